@@ -39,10 +39,11 @@ if TYPE_CHECKING:
     )
     from halog.transactions.token import Token as Token
 
-__version__ = "0.1.0"
+    __version__: str
 
 # public name -> "module" (the name is the module) or "module:attribute"
 _PUBLIC: dict[str, str] = {
+    "__version__": "halog.release:RELEASE",
     "Decimals": "halog.schema:Decimals",
     "Durability": "halog.core.durability:Durability",
     "Node": "halog.transactions:Node",

@@ -58,6 +58,9 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
     moves: bool = False
     """Does this work carry existing objects from one partition to another? Then objects that exceed today's size limit
     are accepted."""
+    later: dict[str, bytes] = {}
+    """What a later version of halog adds to a work stands here, by name. Whoever runs a method returns it as it came
+    (U1)."""
 
 
 class Invocation(msgspec.Struct, frozen=True, array_like=True):

@@ -41,6 +41,8 @@
     ├── StoreError                the local store cannot be trusted or used
     ├── FrameError                a peer sent bytes that are no frame of ours
     ├── SiteError                 the embedded servers cannot be brought up
+    ├── VersionMismatchError      another process runs a halog that this one cannot work with (exit 7)
+    │   └── UnsupportedRequestError   a node was asked for what its halog does not know
     └── NodeError                 this node cannot work
         ├── DuplicateNodeError    another live node has the same name
         ├── ForkedError           used in a child after fork()
@@ -302,6 +304,18 @@ class FrameError(HalogError):
 
 class SiteError(HalogError):
     """The embedded servers cannot be brought up or down; the message says what to do."""
+
+
+class VersionMismatchError(HalogError):
+    """This process and another one have no protocol in common (U1); nothing was done. The message names the versions of
+    both. `evidence`: node, release, and what it speaks: lowest, protocol."""
+
+    exit_code = 7
+
+
+class UnsupportedRequestError(VersionMismatchError):
+    """A node was asked for something that its version of halog does not know; nothing was done. `evidence`: node,
+    release, request."""
 
 
 class NodeError(HalogError):

@@ -323,8 +323,10 @@ class Channel(Protocol):
     """A `Channel` carries frames between nodes over TCP. A frame is 4 bytes length (big-endian), then that many
     bytes."""
 
-    def introduce(self, frame: bytes) -> None:
-        """Set the frame that every pooled connection begins with, before its first request. It has no reply."""
+    def introduce(self, frame: bytes, answered: Callable[[str, bytes], object]) -> None:
+        """Set the frame that every pooled connection begins with, before its first request. Its one reply is given to
+        `answered(address, reply)`, on the calling thread; what that raises ends the connection, and the request, of
+        which nothing was sent."""
 
     def listen(self, address: str, on_frame: Callable[[Peer, bytes], None], on_closed: Callable[[Peer], None]) -> str:
         """Accept connections; return host:port. Frames of one peer come in order, on that peer's thread."""

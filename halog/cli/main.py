@@ -2,7 +2,8 @@
 code.
 
 A command is imported when it is called or helped with; `halog --help` imports none. Exit codes: 0 ok, 1 failed, 2
-usage, 3 unreachable, 4 degraded, 5 refused as unsafe, 6 timeout (`HalogError.exit_code`), 130 interrupted.
+usage, 3 unreachable, 4 degraded, 5 refused as unsafe, 6 timeout, 7 another version (`HalogError.exit_code`), 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from typing import Any
 
 import click
 
-from halog import __version__
 from halog.cli.shared.messages import say
 from halog.cli.shared.output import emit_nothing
 from halog.errors import HalogError, NothingToDoError
+from halog.release import RELEASE
 from halog.signals import INTERRUPTED, interrupt_the_work, relay
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -140,7 +141,7 @@ def _debug(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, message="halog %(version)s", help="Print halog's version.")
+@click.version_option(RELEASE, message="halog %(version)s", help="Print halog's version.")
 @click.option(
     "--debug", is_flag=True, expose_value=False, callback=_debug, help="Show where an error came from (HALOG_DEBUG=1)."
 )

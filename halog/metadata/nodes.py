@@ -33,6 +33,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     """Names the machine and the network namespace in which a loopback address leads to it; "" is unknown."""
     types: tuple[str, ...] | None = None
     """The ids of the definitions that it runs, as hex; None: it does not say, as a process of an older halog."""
+    protocols: tuple[int, int] = (2, 2)
+    """The lowest and the highest protocol that it speaks. It does not say so before halog 0.2."""
 
     @property
     def member(self) -> Member:

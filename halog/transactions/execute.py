@@ -9,6 +9,8 @@ one.
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from halog.backend import Backend, CommittedObject, Invocation, InvocationResult, Work
 from halog.core.ids import ABSENT
 from halog.errors import NotActiveError, NotFoundError, RemappedError, RemoteCallError
@@ -68,14 +70,14 @@ def _run(tx: Transaction, partition: str, invocation: Invocation, *, own: bool) 
     try:
         work.take_over(tx, partition, {}, given.writes)
         result = _result(tx, partition, invocation)
-        done = work.work_in(tx, partition)
+        done = structs.replace(work.work_in(tx, partition), later=given.later)
         return InvocationResult(done, _found(tx, given), result=result)
     except BaseException as error:  # even one that would end a task or process: here it ends the method alone
         if isinstance(error, NotActiveError) and not tx.backend.is_active(partition):
             raise
         if own and not isinstance(error, Exception):
             raise
-        kept = Work(_reads(tx, given), given.writes)
+        kept = Work(_reads(tx, given), given.writes, later=given.later)
         return InvocationResult(kept, _found(tx, given), error=failures.to_wire(error))
 
 

@@ -201,19 +201,51 @@ def test_whether_a_request_was_sent_is_known(a: TcpChannel, b: TcpChannel) -> No
     second.close()
 
 
+@pytest.mark.feature("U1")
 def test_pooled_connections_introduce_themselves_once(a: TcpChannel, b: TcpChannel) -> None:
-    """The introduction is the first frame of each connection, has no reply, and is not repeated."""
+    """The introduction is the first frame of each connection, is answered once, and is not repeated."""
     got: list[bytes] = []
+    answers: list[tuple[str, bytes]] = []
 
     def handler(peer: Peer, frame: bytes) -> None:
         got.append(frame)
-        if frame != b"hello":
-            peer.send(frame)
+        peer.send(frame)
 
-    b.introduce(b"hello")
+    b.introduce(b"hello", lambda address, reply: answers.append((address, reply)))
     address = a.listen(HOST, handler, ignore)
     assert [b.request(address, x, 1) for x in (b"1", b"2")] == [b"1", b"2"]
     assert got == [b"hello", b"1", b"2"]
+    assert answers == [(address, b"hello")]
+
+
+@pytest.mark.feature("U1")
+def test_a_request_is_not_sent_where_the_introduction_is_refused(a: TcpChannel, b: TcpChannel) -> None:
+    """Whoever judges the answer may raise: the connection ends, and the next request begins with another one. So do
+    requests to who does not answer in time, and to who closes."""
+    got: list[bytes] = []
+
+    def refuse(address: str, reply: bytes) -> None:
+        raise UnreachableError(f"{address} said {reply!r}")
+
+    def handler(peer: Peer, frame: bytes) -> None:
+        got.append(frame)
+        peer.send(b"no")
+
+    b.introduce(b"hello", refuse)
+    address = a.listen(HOST, handler, ignore)
+    for _ in range(2):
+        with pytest.raises(UnreachableError, match="said b'no'") as caught:
+            b.request(address, b"1", 1)
+        assert caught.value.evidence["sent"] is False
+    assert got == [b"hello"] * 2
+    silent = a.listen(HOST, ignore, ignore)
+    with pytest.raises(DeadlineError) as late:
+        b.request(silent, b"1", 0.1)
+    assert late.value.evidence["sent"] is False
+    closing = a.listen(HOST, lambda peer, frame: peer.close(), ignore)
+    with pytest.raises(UnreachableError) as gone:
+        b.request(closing, b"1", 1)
+    assert gone.value.evidence["sent"] is False
 
 
 def test_drop_ends_requests_that_wait(a: TcpChannel, b: TcpChannel) -> None:

@@ -31,8 +31,8 @@ class TcpChannel:
         self._listeners: list[tuple[socket.socket, threading.Thread]] = []
         self._closed = False
 
-    def introduce(self, frame: bytes) -> None:
-        self._pool.introduce(frame)
+    def introduce(self, frame: bytes, answered: Callable[[str, bytes], object]) -> None:
+        self._pool.introduce(frame, answered)
 
     def listen(self, address: str, on_frame: Callable[[Peer, bytes], None], on_closed: Callable[[Peer], None]) -> str:
         host, port = parse_address(address)

@@ -12,9 +12,10 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 
 from halog.adapters.tcp.framing import CHUNK, Unpacker, pack, parse_address
-from halog.errors import ClosedError, DeadlineError, FrameError, UnreachableError, mark_unsent, unmark
+from halog.errors import ClosedError, DeadlineError, FrameError, HalogError, UnreachableError, mark_unsent, unmark
 
 MAX_IDLE = 64  # per address: as many callers as a busy client has threads; more would be opened and closed each time
 
@@ -53,11 +54,14 @@ class Pool:
         self._busy: dict[socket.socket, str] = {}
         self._lock = threading.Lock()
         self._greeting = b""
+        self._answered: Callable[[str, bytes], object] = _unasked
         self._closed = False
 
-    def introduce(self, frame: bytes) -> None:
-        """Set what every new connection begins with; those already open keep what they said."""
+    def introduce(self, frame: bytes, answered: Callable[[str, bytes], object]) -> None:
+        """Set what every new connection begins with, and who judges what is answered; those already open keep what
+        they said."""
         self._greeting = pack(frame, self._max_frame)
+        self._answered = answered
 
     def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
         try:
@@ -67,7 +71,7 @@ class Pool:
             raise
         deadline = time.monotonic() + timeout_s
         try:
-            sock = self._borrow(address, timeout_s)
+            sock = self._borrow(address, deadline, timeout_s)
         except BaseException as error:
             mark_unsent(error, frame)
             raise
@@ -99,7 +103,7 @@ class Pool:
         for address in addresses:
             self.drop(address)
 
-    def _borrow(self, address: str, timeout_s: float) -> socket.socket:
+    def _borrow(self, address: str, deadline: float, timeout_s: float) -> socket.socket:
         while (kept := self._take(address)) is not None:
             if not _readable(kept):  # asked outside the lock: the question gives up the GIL, and others would queue up
                 return kept
@@ -110,7 +114,10 @@ class Pool:
         if self._greeting:
             try:
                 _send(sock, address, self._greeting, timeout_s)
-            except BaseException:
+                self._answered(address, _receive(sock, address, deadline, timeout_s, self._max_frame))
+            except BaseException as error:
+                if isinstance(error, HalogError):  # whatever was met: the request was not sent
+                    error.evidence["sent"] = False
                 self._discard(sock)
                 raise
         return sock
@@ -139,6 +146,10 @@ class Pool:
         with self._lock:
             self._busy.pop(sock, None)
         sock.close()
+
+
+def _unasked(address: str, reply: bytes) -> None:
+    """Do nothing: nobody is greeted, so nobody answers."""
 
 
 def _readable(sock: socket.socket) -> bool:

@@ -20,10 +20,10 @@ def version(format_: str) -> None:
     """
     from importlib.metadata import PackageNotFoundError, version as installed
 
-    from halog import __version__
     from halog.embedded.model import KAFKA_VERSION, ZOOKEEPER_VERSION
+    from halog.release import RELEASE
 
-    versions: dict[str, str | None] = {"halog": __version__, "python": platform.python_version()}
+    versions: dict[str, str | None] = {"halog": RELEASE, "python": platform.python_version()}
     for package in ("confluent-kafka", "kazoo", "fastavro", "rocksdict", "pyspark"):
         try:
             versions[package] = installed(package)

@@ -21,10 +21,11 @@ from typing import TypeVar
 from halog.backend import CommittedObject, Work
 from halog.cli.shared.surroundings import Surroundings, of_command
 from halog.config import Config, load_config
-from halog.core.ids import Reference, location_code
+from halog.core.ids import Member, Reference, location_code
 from halog.core.table.table import PartitionTable
 from halog.errors import AvailabilityError, HalogError, RefusedError, UnknownNameError, UnknownTypeError
 from halog.metadata import bindings, mapped_policies
+from halog.metadata.cluster_level import check_level
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Coordinator, Entry, SessionState, TopicPartition
 from halog.runtime.client.caller import Asker
@@ -36,7 +37,7 @@ from halog.runtime.keys.key_owners import Owner, Places
 from halog.runtime.keys.policy_agreement import check_mapping
 from halog.runtime.node import cluster_identity as belonging
 from halog.runtime.node.live_config import in_force, of_file
-from halog.runtime.rpc import frames
+from halog.runtime.rpc import frames, versions
 from halog.runtime.rpc.pages import PAGE_OBJECTS, first_of, room_in
 from halog.runtime.rpc.request import OpenCommit
 from halog.runtime.rpc.result_errors import perhaps_done
@@ -82,6 +83,7 @@ class ClusterConnection:
         the file is what counts, also where the cluster does not exist yet."""
         c = self.coordinator
         c.connect(_ignore, self.timeout_s)
+        check_level(c, self.config.cluster.name)
         if not as_in_file:
             self.activated = in_force(self.config, c)
             self.config = self.activated.config
@@ -89,9 +91,9 @@ class ClusterConnection:
         if not names and not as_in_file:
             why = belonging.why_absent(self.adapters.log, c, self.config)
             raise AvailabilityError(f"{self.config.source}: {why}", cluster=self.config.cluster.name)
-        self.adapters.channel.introduce(
-            frames.encode(frames.Hello(self.config.cluster.name, self.name, time.time_ns() // 1_000_000))
-        )
+        me = Member(self.name, time.time_ns() // 1_000_000)
+        hello = versions.greeting(self.config.cluster.name, me, "tool")
+        self.adapters.channel.introduce(frames.encode(hello), versions.judge_answer)
         watch(c, self.router, names)
         c.joined()
 

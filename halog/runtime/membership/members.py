@@ -21,15 +21,20 @@ from typing import Protocol
 from halog.core.election.challenges import Challenges
 from halog.core.ids import Member
 from halog.core.table.zones import NodeContacts
-from halog.errors import FrameError, HalogError, UnreachableError
+from halog.errors import FrameError, HalogError, UnreachableError, UnsupportedRequestError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel, Peer
 from halog.runtime.membership.witness import is_secret
 from halog.runtime.rpc import frames
+from halog.runtime.rpc.errors import from_frame
 from halog.runtime.rpc.own_state import OwnState
+from halog.runtime.rpc.versions import mismatch_of
 from halog.runtime.support.clock import monotonic_ms
 
 logger = logging.getLogger("halog.members")
+
+REFUSED_MS = 2_000
+"""Pause between attempts to connect to a node that refuses this one."""
 
 BREAKS = "its address breaks connections"
 UNREACHED = "it cannot be reached"
@@ -58,7 +63,10 @@ class _Link:
         "lost",
         "offline",
         "peer",
+        "refused",
+        "refused_told",
         "retry_ms",
+        "speaks",
         "unreached_ms",
         "unregistered_ms",
         "up",
@@ -88,6 +96,12 @@ class _Link:
         self.left = False
         self.lost = ""
         """Why it went down last."""
+        mismatch = mismatch_of(info)
+        self.refused = "" if mismatch is None else mismatch.message
+        """Why the two do not talk: as it has registered, or as it said when it was connected to last."""
+        self.refused_told = ""
+        self.speaks = mismatch is None
+        """Is it worth connecting to?"""
 
     @property
     def present(self) -> bool:
@@ -220,7 +234,10 @@ class Membership:
             self.succeeded(member)
         for name in dial:
             self.met(name)
-            self._dial_soon(name)
+            if self.links[name].speaks:
+                self._dial_soon(name)
+            else:
+                self._refuse(self.links[name], self.links[name].refused)
         self._publish()
 
     def heard(self, node: str, incarnation: int, offline: str | None = None) -> None:
@@ -330,7 +347,7 @@ class Membership:
                 self._tell_cut(link, link.lost)
             self._publish()
         elif link.cut and not link.cut_told and now - link.cut_ms > self.non_response_ms:
-            self._tell_cut(link, "it was never heard")
+            self._tell_cut(link, link.refused or "it was never heard")
 
     def _tell_cut(self, link: _Link, why: str) -> None:
         """Tell that it lives and is not heard. Of one that has just come this is told only once there was time to
@@ -360,7 +377,7 @@ class Membership:
     # --- connections ---
 
     def _missing(self, link: _Link) -> bool:
-        return link.peer is None and not link.dialling and not link.left
+        return link.peer is None and link.speaks and not link.dialling and not link.left
 
     def _dial_soon(self, name: str) -> None:
         link = self.links[name]
@@ -376,7 +393,7 @@ class Membership:
 
         peer, why = None, ""
         try:
-            peer, why = self._reached(link, closed)
+            peer, why = self._reached(link, lambda peer, data: self._answered(link, peer, data), closed)
             if peer is not None:
                 link.unreached_ms = 0
         finally:  # whatever happened: it may be dialled again
@@ -393,10 +410,12 @@ class Membership:
             self._closed(link, peer)
         # It is up once it is heard, too.
 
-    def _reached(self, link: _Link, closed: Callable[[Peer], None]) -> tuple[Peer | None, str]:
+    def _reached(
+        self, link: _Link, answered: Callable[[Peer, bytes], None], closed: Callable[[Peer], None]
+    ) -> tuple[Peer | None, str]:
         """Return a connection that took our first frames; or None, and why."""
         try:
-            peer = self.channel.dial(link.info.address, self.non_response_ms / 1000, self._unexpected, closed)
+            peer = self.channel.dial(link.info.address, self.non_response_ms / 1000, answered, closed)
         except HalogError as e:
             refused = e.evidence.get("refused")
             return None, "its address refuses connections" if refused else UNREACHED
@@ -408,8 +427,27 @@ class Membership:
             return None, BREAKS
         return peer, ""
 
-    def _unexpected(self, peer: Peer, frame: bytes) -> None:
-        raise FrameError(f"{peer.remote} sent a frame on a connection that only carries ours")
+    def _answered(self, link: _Link, peer: Peer, data: bytes) -> None:
+        """Take the answer to our greeting, or to a frame that its halog does not know. A connection carries nothing
+        else this way."""
+        reply = frames.decode_reply(data)
+        error = from_frame(reply) if isinstance(reply, frames.ErrorReply) else None
+        if isinstance(error, UnsupportedRequestError):
+            logger.warning("%s", error)
+        elif error is not None:
+            self._refuse(link, error.message)
+            raise FrameError(f"{peer.remote} refuses this node: {error}", told=True)
+        elif isinstance(reply, frames.Welcome):
+            link.refused = ""
+        else:
+            raise FrameError(f"{peer.remote} sent {type(reply).__name__} on a connection that only carries ours")
+
+    def _refuse(self, link: _Link, why: str) -> None:
+        """Note why the two do not talk. It is looked again every few seconds, and told again when it is for another
+        reason."""
+        if why != link.refused_told:
+            logger.warning("not connected to node %s: %s", link.info.name, why)
+        link.refused = link.refused_told = why
 
     def _closed(self, link: _Link, peer: Peer) -> None:
         """Our connection broke: one reconnect, at once. A killed process refuses it within a fraction of a ms, or takes
@@ -421,12 +459,12 @@ class Membership:
             if self.links.get(link.info.name) is not link or link.left:
                 return
             now = self.clock()
-            link.dialling = lasted = now - link.dialled_ms >= self.keep_alive_ms
-            link.retry_ms = now + self.keep_alive_ms
+            link.dialling = lasted = now - link.dialled_ms >= self.keep_alive_ms and not link.refused
+            link.retry_ms = now + (REFUSED_MS if link.refused else self.keep_alive_ms)
         if lasted:
             self._dial(link)
         else:
-            self._down(link, BREAKS, dead=True)
+            self._down(link, link.refused or BREAKS, dead=not link.refused)
 
     def broken(self, node: str) -> None:
         """A connection from this member broke: see whether it still answers."""

@@ -57,7 +57,8 @@ def _tell(data: bytes, address: str) -> None:
     with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), CONNECT_S) as connection:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
-        connection.recv(1)  # until it was read
+        while connection.recv(1 << 12):  # the greeting is answered; the end comes once all was read
+            pass
 
 
 if __name__ == "__main__":

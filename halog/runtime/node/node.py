@@ -16,14 +16,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import halog
 from halog.backend import CommittedObject, Execute, KnownMappings
 from halog.config import Config
 from halog.core.ids import Reference
 from halog.core.table.table import PartitionTable
 from halog.metadata import nodes
+from halog.metadata.cluster_level import check_level
 from halog.metadata.nodes import NodeInfo
 from halog.ports import SessionState
+from halog.release import RELEASE
 from halog.runtime.client.outcome_delivery import DecisionDelivery
 from halog.runtime.client.vote_calls import Ballots
 from halog.runtime.events.history import History
@@ -57,7 +58,7 @@ from halog.runtime.placement.auto_rebalance import AutoRebalance
 from halog.runtime.placement.definitions import begun_anew
 from halog.runtime.remap.remap_driver import RemapDriver
 from halog.runtime.replica.driver import Copy
-from halog.runtime.rpc import frames
+from halog.runtime.rpc import frames, versions
 from halog.runtime.sites.home_tables import HomeTables, returned
 from halog.runtime.store import replaced_mark as replaced
 from halog.runtime.support.adapters import Adapters
@@ -190,10 +191,12 @@ class Runtime:
         a, host = self.adapters, self.host
         registered = "" if witness is None else witness.registered
         hosts, me = host is not None, run.member
-        info = NodeInfo(*me, "", run.installation, hosts, self.pid, halog.__version__, registered, machine(), types)
+        info = NodeInfo(
+            *me, "", run.installation, hosts, self.pid, RELEASE, registered, machine(), types, versions.SPOKEN
+        )
         wait_s = 2 * config.timing.session_timeout_ms / 1000
         self._registration = Registration(a.coordinator, info, wait_s, self.asker, host)
-        self._hello = frames.Hello(config.cluster.name, *me)
+        self._hello = versions.greeting(config.cluster.name, me, "node" if hosts else "client")
         self._membership = NodeMembership(
             config, a, self._hello, self._known, host, self.zoning, self._registration, self.telling
         )
@@ -251,6 +254,7 @@ class Runtime:
         if host is not None:
             host.prepare()
         a.coordinator.connect(self._registration.session_changed)
+        check_level(a.coordinator, c.cluster.name)
         self._membership.begin(a.coordinator)
         self._register(c)
         tables = self._create_topics_and_tables()
@@ -271,7 +275,7 @@ class Runtime:
     def _register(self, c: Config) -> None:
         """Listen, if this node hosts anything, and let the others know where."""
         a = self.adapters
-        a.channel.introduce(frames.encode(self._hello))
+        a.channel.introduce(frames.encode(self._hello), versions.judge_answer)
         address, actual = c.nodes[self.name].address if self.name in c.nodes else "127.0.0.1:0", ""
         if self.host is not None:
             actual = a.channel.listen(address, self.service.on_frame, self.service.on_closed)

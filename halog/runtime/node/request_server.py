@@ -13,16 +13,16 @@ from halog.backend import Execute
 from halog.config.check import wrong_name
 from halog.core import results as res
 from halog.core.ids import Member
-from halog.errors import FrameError, HalogError, NotActiveError, NothingToDoError, RefusedError
+from halog.errors import FrameError, HalogError, NotActiveError, NothingToDoError, RefusedError, VersionMismatchError
 from halog.ports import Peer
 from halog.runtime.client import vote_calls as ballots
 from halog.runtime.node.node_load import LoadCounter
 from halog.runtime.replica import moment_server as looks
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.repeated_requests import RepeatedRequest, RepeatedRequests, encoded, send
-from halog.runtime.rpc import frames
+from halog.runtime.rpc import frames, versions
 from halog.runtime.rpc.errors import to_frame
-from halog.runtime.rpc.frames import WAIT_S
+from halog.runtime.rpc.frames import SHOWN, WAIT_S
 from halog.runtime.rpc.pages import abridged, count, page, room_in
 from halog.runtime.rpc.result_errors import no_quorum, settled, to_error
 
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     from halog.runtime.remap.mover import Mover
 
 logger = logging.getLogger("halog.service")
-
-
-SHOWN = 40
-"""Characters of a name that is none, for people."""
 
 
 Asking = Peer | RepeatedRequest
@@ -78,6 +74,8 @@ class Service:
         """Bytes of what a method has read, beside a record of half a frame that it may leave, and its result."""
         self._repeats = RepeatedRequests()
         self._peers: dict[int, Member] = {}
+        self._strangers: dict[int, HalogError] = {}
+        """What is answered to whoever expects no answer to its greeting, and was refused."""
         self._lock = threading.Lock()
         self._handlers: Mapping[type, Handler] = {
             frames.Fetch: self._fetch,
@@ -109,31 +107,51 @@ class Service:
         """A frame arrived. FrameError closes the connection."""
         if self._repeats.last:
             self._repeats.heard(peer)
+        member = self._peers.get(id(peer))
+        if member is None and id(peer) in self._strangers:
+            _send(peer, to_frame(self._strangers[id(peer)]))
+            return
         frame = frames.decode_incoming(data)
         handler = self._handlers.get(type(frame))
-        member = self._peers.get(id(peer))
         if isinstance(frame, frames.Hello):
             self._introduced(peer, frame)
         elif member is None:
             raise FrameError(f"{peer.remote} did not introduce itself")
+        elif isinstance(frame, frames.UnknownFrame):
+            _send(peer, to_frame(versions.unknown(self.hello.node, frame.tag)))
         elif handler is None:
             self._control(member, frame)  # type: ignore[arg-type]
         else:
             self._answer(peer, member, handler, frame)
 
     def _introduced(self, peer: Peer, hello: frames.Hello) -> None:
+        """Take a greeting. Whoever is refused is told why, and its connection ends."""
+        try:
+            spoken = self._judge(hello)
+        except HalogError as e:
+            if versions.expects_answer(hello):
+                _send(peer, to_frame(e))
+            elif isinstance(e, VersionMismatchError):
+                self._strangers[id(peer)] = e
+                return
+            raise FrameError(f"{peer.remote} is refused: {e}", told=True) from None
+        with self._lock:
+            self._peers[id(peer)] = Member(hello.node, hello.incarnation)
+        _send(peer, frames.Welcome(self.hello.node, spoken, self.hello.release))
+
+    def _judge(self, hello: frames.Hello) -> int:
+        """Return the protocol that is spoken with a process. Raises the error that it is told."""
         for name in (hello.node, hello.cluster):
             if why := wrong_name(name):
                 raise self._refused(ascii(hello.node[:SHOWN]), why)
         if hello.cluster != self.hello.cluster:
             raise self._refused(hello.node, f"it belongs to cluster {hello.cluster!r}, this is {self.hello.cluster!r}")
-        if hello.protocol != self.hello.protocol:
-            ours = self.hello.protocol
-            older = "it runs an older halog" if hello.protocol < ours else "this node runs an older halog"
-            said = f"it speaks protocol {hello.protocol}, this node {ours}: {older}"
-            raise self._refused(hello.node, f"{said}; run the same on all nodes and clients")
-        with self._lock:
-            self._peers[id(peer)] = Member(hello.node, hello.incarnation)
+        spoken = versions.greeted(hello)
+        if spoken is None:
+            error = versions.mismatch_from(self.hello.node, hello)
+            self.telling.intruder(hello.node, error.message)
+            raise error
+        return spoken
 
     def _refused(self, node: str, why: str) -> FrameError:
         """Note an intruder (Q5), and return the error that ends its connection. It tries again and again; the history
@@ -169,6 +187,7 @@ class Service:
         """A connection to us broke."""
         with self._lock:
             member = self._peers.pop(id(peer), None)
+            self._strangers.pop(id(peer), None)
         self._repeats.closed(peer)
         if member is not None:
             self.members.broken(member.node)

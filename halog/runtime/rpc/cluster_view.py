@@ -19,6 +19,7 @@ from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel
+from halog.runtime.rpc.versions import check_spoken
 
 RETRY_S = 0.01
 """Pause between attempts when nothing tells us of a change: an election takes a few tens of ms."""
@@ -107,10 +108,12 @@ class ClusterView:
         return -1 if known is None else known[0]
 
     def address_of(self, node: str) -> str:
-        """Where a node listens, or did when it was seen last. UnreachableError if it never was."""
+        """Where a node listens, or did when it was seen last. UnreachableError if it never was; VersionMismatchError if
+        it has registered protocols of which this process speaks none."""
         info = self._last.get(node)
         if info is None:
             raise UnreachableError(f"node {node} was never registered", sent=False)
+        check_spoken(info)
         return info.address
 
     def pause(self, partition: str, seen: int, until: float) -> None:

@@ -2,13 +2,14 @@
 `docs/protocol.md` specifies them by their tags.
 
 Control frames travel one way and unanswered on a node's own connection to another; requests travel on pooled
-connections and have exactly one reply. Every connection begins with `Hello`. Bytes that are no frame of ours close the
-connection; nothing is ever unpickled or imported.
+connections and have exactly one reply. Every connection begins with `Hello`, which is answered with `Welcome` or with
+an error. A frame of a later version of halog is read with what this one knows of it (U1). Bytes that are no frame close
+the connection; nothing is ever unpickled or imported.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 
@@ -17,24 +18,37 @@ from halog.core.ids import EpochId, Position
 from halog.core.keys.mapping import Layout
 from halog.errors import ConfigError, FrameError
 
-PROTOCOL = 2
-"""One more wherever a frame changes, also by a field that may be left out: older nodes refuse what they do not know."""
+PROTOCOL: Final = 3
+"""The highest protocol that this halog speaks. One more wherever a frame changes so that who does not know of it would
+do something else. A field behind all others, which may be left out, changes nothing: who does not know it passes it
+over."""
+LOWEST: Final = 3
+"""The lowest one that it speaks still."""
+SHOWN: Final = 40
+"""Characters of a name that nobody has checked, for people."""
 
 
-class _Frame(msgspec.Struct, array_like=True, tag=True, forbid_unknown_fields=True):
-    """This is the base of all frames."""
+class _Frame(msgspec.Struct, array_like=True, tag=True):
+    """This is the base of all frames. New fields come behind all others, and have a default."""
 
 
 # --- control ---
 
 
 class Hello(_Frame):
-    """`Hello` is the first frame of every connection."""
+    """`Hello` is the first frame of every connection. It is answered with Welcome, or with ErrorReply."""
 
     cluster: str
     node: str
     incarnation: int
     protocol: int = PROTOCOL
+    """The highest that it speaks."""
+    lowest: int = 0
+    """The lowest that it speaks; 0: the highest one alone."""
+    release: str = ""
+    """Which halog it runs; "": one before 0.2."""
+    role: str = ""
+    """What it is: "node", "client" or "tool"; "": it does not say."""
 
 
 class KeepAlive(_Frame):
@@ -360,6 +374,15 @@ Request = (
 )
 
 
+class Welcome(_Frame):
+    """This is the reply to Hello."""
+
+    node: str
+    protocol: int
+    """The highest that both speak: it counts on this connection."""
+    release: str
+
+
 class Objects(_Frame):
     """This is the reply to Fetch, Leased and Scan: the first of what was asked for, at least one if there is any."""
 
@@ -470,7 +493,8 @@ class ErrorReply(_Frame, tag="Failed"):
 
 
 Reply = (
-    Objects
+    Welcome
+    | Objects
     | CountReply
     | MomentReply
     | MoveReply
@@ -485,6 +509,14 @@ Reply = (
     | ErrorReply
 )
 
+
+class UnknownFrame(msgspec.Struct, frozen=True):
+    """An `UnknownFrame` stands for a frame that this halog does not know."""
+
+    tag: str
+    """As it came; quoted and shortened where it is no name."""
+
+
 _ENCODER = msgspec.msgpack.Encoder()
 _INCOMING = msgspec.msgpack.Decoder(Control | Request)
 _REPLY = msgspec.msgpack.Decoder(Reply)
@@ -495,13 +527,37 @@ def encode(frame: Control | Request | Reply) -> bytes:
     return _ENCODER.encode(frame)
 
 
-def decode_incoming(data: bytes) -> Control | Request:
-    """Return what a peer sent us; FrameError if it is none of ours."""
+def decode_incoming(data: bytes) -> Control | Request | UnknownFrame:
+    """Return what a peer sent us; FrameError if it is no frame."""
     try:
         frame: Control | Request = _INCOMING.decode(data)
         return frame
     except (msgspec.MsgspecError, UnicodeDecodeError, ConfigError) as e:
+        tag = _tag_of(data)
+        if tag is not None and tag not in _TAGS:
+            return UnknownFrame(tag)
         raise FrameError(f"a peer sent {len(data)} bytes that are no frame of protocol {PROTOCOL}: {e}") from e
+
+
+_TAGS: Final = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Control | Request))
+
+
+class _Tagged(msgspec.Struct, array_like=True):
+    """Whatever follows the tag is passed over, and nothing is made of it."""
+
+    tag: str
+
+
+_TAGGED = msgspec.msgpack.Decoder(_Tagged)
+
+
+def _tag_of(data: bytes) -> str | None:
+    """Return the tag of a frame, whatever follows it; None: this is no frame."""
+    try:
+        tag = _TAGGED.decode(data).tag
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return tag if tag.isascii() and tag.isidentifier() and len(tag) <= SHOWN else ascii(tag[:SHOWN])
 
 
 def decode_reply(data: bytes) -> Reply:

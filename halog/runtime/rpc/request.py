@@ -289,6 +289,8 @@ class Request:
         """Raises if there will be no other attempt."""
         if isinstance(error, ClosedError):
             raise error if self._unknown is None else closed_meanwhile(self._partition) from error
+        if isinstance(error, DeadlineError):  # in the greeting, where nothing was sent yet, it is silent as well
+            self._silent = error
         if error.evidence.get("sent", True):
             self._silent = error
             self._perhaps(error)

@@ -18,6 +18,7 @@ from halog.runtime.rpc.errors import from_frame
 from halog.runtime.rpc.own_state import OwnState
 from halog.runtime.rpc.remote_sites import RemoteSites, mirrored
 from halog.runtime.rpc.request import HERE, OpenCommit, Request
+from halog.runtime.rpc.versions import check_spoken
 
 
 def _seen_by_nobody(name: str, version: int, table: PartitionTable) -> None:
@@ -148,6 +149,7 @@ class Router(ClusterView):
         info = self.nodes.get(node)
         if info is None:
             raise UnreachableError(f"node {node} is not registered; see `halog node list`", node=node, sent=False)
+        check_spoken(info)
         return _checked(frames.decode_reply(self.channel.request(info.address, frames.encode(frame), timeout_s)))
 
 

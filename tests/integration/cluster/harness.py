@@ -219,12 +219,20 @@ class Cluster:
 
     # --- processes ---
 
-    def launch(self, name: str, toml: Path | None = None, *, by: Callable[[list[str]], list[str]] = list) -> Process:
-        """Start a node without waiting for it. `by`: makes of its module and arguments those of what runs it."""
+    def launch(
+        self,
+        name: str,
+        toml: Path | None = None,
+        *,
+        by: Callable[[list[str]], list[str]] = list,
+        source: Path | None = None,
+    ) -> Process:
+        """Start a node without waiting for it. `by`: makes of its module and arguments those of what runs it.
+        `source`: of another halog than this one."""
         argv = ["halog.cli.main", "node", "start", "--config", str(toml or self.toml), "--name", name]
         argv += ["--log-level", "info", "--switch-interval-us", "500"]
         with self.inside():
-            process = Process(name, self.directory, by(argv))
+            process = Process(name, self.directory, by(argv), source)
         self.processes[name] = process
         return process
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,7 +33,9 @@ def passes(seconds: float) -> None:
 class Process(ChildProcess):
     """One run of a process. Started on the main thread: the kernel may kill it with that."""
 
-    def __init__(self, name: str, directory: Path, argv: list[str]) -> None:
+    def __init__(self, name: str, directory: Path, argv: list[str], source: Path | None = None) -> None:
+        """Run a module of this halog, or of the one in `source`."""
+        self._source = source
         super().__init__(name, argv, directory)
 
     def _log_in(self, directory: Path) -> Path:
@@ -40,7 +44,17 @@ class Process(ChildProcess):
     def _begin(self, argv: Sequence[str], directory: Path, out: IO[bytes] | int, err: IO[bytes]) -> Any:
         assert not isinstance(out, int), "it says all of it into a file"
         env = {**os.environ, "PYTHONPATH": f"{ROOT}:{directory}", "PYTHONFAULTHANDLER": "1"}
-        return started(argv, cwd=directory, env=env, out=out, err=err)
+        if self._source is None:
+            return started(argv, cwd=directory, env=env, out=out, err=err)
+        return subprocess.Popen(
+            [sys.executable, "-m", "halog.testing.child", str(os.getpid()), *argv],
+            cwd=directory,
+            env={**env, "PYTHONPATH": f"{self._source}:{env['PYTHONPATH']}"},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
 
     def stacks(self) -> str:
         """Ends it and tells what each of its threads was doing."""

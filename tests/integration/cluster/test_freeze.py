@@ -62,7 +62,9 @@ class Waiting:
 
     def _answer(self, connection: socket.socket) -> frames.Reply:
         with connection, connection.makefile("rb") as said:
-            return frames.decode_reply(said.read(int.from_bytes(said.read(4), "big")))
+            welcome, reply = (frames.decode_reply(said.read(int.from_bytes(said.read(4), "big"))) for _ in range(2))
+            assert isinstance(welcome, frames.Welcome)
+            return reply
 
 
 @pytest.mark.containers

@@ -18,6 +18,7 @@ from halog.core.table.table import PartitionTable
 from halog.errors import DeadlineError, UnreachableError, VersionError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Delivery, Entry, TopicPartition, UnknownResult, Versioned
+from halog.runtime.rpc.versions import SPOKEN
 from tests.sim.abroad.wire import Way
 from tests.sim.coordinator import LATE_MS
 from tests.sim.nature import Fate
@@ -205,7 +206,7 @@ class SiteCoordinator(_Service):
 
 
 def _registered(p: Process) -> bytes:
-    info = NodeInfo(p.name, p.me.incarnation, "", 0, True, 0, halog.__version__)
+    info = NodeInfo(p.name, p.me.incarnation, "", 0, True, 0, halog.__version__, protocols=SPOKEN)
     return msgspec.json.encode(info)
 
 

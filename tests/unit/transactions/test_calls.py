@@ -259,6 +259,23 @@ def test_a_repeated_call_has_no_effect_twice(cluster: MemoryCluster) -> None:
     assert backend.fetch("memory-0", [key])[0] == once.found[0]
 
 
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize(("method", "fails"), [("land", False), ("fly", True)])
+def test_what_a_later_version_adds_to_a_work_comes_back_from_a_call(
+    cluster: MemoryCluster, method: str, fails: bool
+) -> None:
+    """The caller's halog may be newer than that of the node which runs the method."""
+    with MemoryNode(cluster, REGISTRY) as node, node.transaction() as tx:
+        tx.create(Aircraft("N1"))
+    info = REGISTRY.info(Aircraft)
+    work = Work((), (), later={"traces": b"\x81"})
+    args = b"" if fails else info.methods[method].encode_args((5,), {})
+    call = Invocation(info.type_id, info.index_key(("N1",)), method, args, work)
+    done = execute("memory-0", call, MemoryBackend(cluster), REGISTRY)
+    assert (done.error is not None) == fails
+    assert done.work.later == work.later
+
+
 @pytest.mark.parametrize(("key", "method", "kind"), [("N9", "land", "NotFoundError"), ("N1", "fly", "RemoteCallError")])
 def test_a_call_of_nothing_is_answered_with_an_error(here: MemoryNode, key: str, method: str, kind: str) -> None:
     with here.transaction() as tx:

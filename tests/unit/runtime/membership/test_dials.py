@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from halog.core.ids import Member
-from halog.errors import UnreachableError
+from halog.errors import FrameError, UnreachableError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Peer
-from halog.runtime.membership.members import Membership
+from halog.runtime.membership.members import REFUSED_MS, Membership
 from halog.runtime.rpc import frames
+from halog.runtime.rpc.versions import SPOKEN
 
-ME, OTHER = (NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "") for n in "AB")
+ME, OTHER = (NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "", protocols=SPOKEN) for n in "AB")
 KEEP_ALIVE_MS = 150
 NOON_MS = 100_000
 
@@ -24,7 +25,10 @@ class Line:
 
     remote = "host-B:1"
 
-    def __init__(self, on_closed: Callable[[Peer], None], broken: bool) -> None:
+    def __init__(
+        self, on_frame: Callable[[Peer, bytes], None], on_closed: Callable[[Peer], None], broken: bool
+    ) -> None:
+        self.on_frame = on_frame
         self.on_closed = on_closed
         self.broken = broken
 
@@ -40,6 +44,9 @@ class Line:
     def end(self) -> None:
         self.on_closed(self)
 
+    def hear(self, reply: frames.Reply) -> None:
+        self.on_frame(self, frames.encode(reply))
+
 
 class Wire:
     """A channel whose other end takes every connection; `how` says what becomes of it."""
@@ -54,7 +61,7 @@ class Wire:
         self.before()
         if self.how == "refuses":
             raise UnreachableError("refused", refused=True)
-        line = Line(on_closed, self.how == "resets")
+        line = Line(on_frame, on_closed, self.how == "resets")
         self.lines.append(line)
         if self.how == "ends":
             line.end()
@@ -175,3 +182,41 @@ def test_a_dial_that_fails_unexpectedly_does_not_keep_the_next_from_being_made(w
     world.ms += KEEP_ALIVE_MS
     world.membership.tick()
     assert len(world.wire.lines) == 2
+
+
+REFUSAL = frames.ErrorReply("VersionMismatchError", "node B runs halog 1.4, which speaks protocol 9", {})
+
+
+@pytest.mark.feature("U1", "N4")
+def test_a_node_that_refuses_this_one_is_down_for_that_and_asked_again_after_a_while(world: World) -> None:
+    line = world.wire.lines[0]
+    with pytest.raises(FrameError, match=r"refuses this node: node B runs halog 1\.4"):
+        line.hear(REFUSAL)
+    line.end()
+    assert not world.up
+    assert world.said[-1] == f"B: {REFUSAL.message}"
+    world.ms += REFUSED_MS - 1
+    world.membership.tick()
+    assert len(world.wire.lines) == 1
+    world.ms += 1
+    world.membership.tick()
+    assert len(world.wire.lines) == 2
+    world.wire.lines[1].hear(frames.Welcome("B", frames.PROTOCOL, "1.4"))
+    world.membership.heard("B", 1)
+    assert world.up
+    assert world.membership.links["B"].refused == ""
+
+
+@pytest.mark.feature("U1")
+def test_a_frame_that_the_other_node_does_not_know_ends_nothing(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.wire.lines[0].hear(frames.ErrorReply("UnsupportedRequestError", "node B does not know Teleport", {}))
+    assert world.up
+    assert [r.getMessage() for r in caplog.records] == ["node B does not know Teleport"]
+
+
+@pytest.mark.feature("N4")
+def test_a_connection_of_ours_carries_nothing_else_back(world: World) -> None:
+    with pytest.raises(FrameError, match="sent Confirmation on a connection that only carries ours"):
+        world.wire.lines[0].hear(frames.Confirmation())

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+import halog
 from halog.adapters.memory import MemoryChannel, MemoryLog
 from halog.errors import UnreachableError
 from halog.events import KINDS, Event
 from halog.ports import Peer, TopicPartition
 from halog.runtime.rpc import frames
+from halog.runtime.rpc.versions import judge_answer
 from halog.schema import Registry
 from halog.testing.cluster import Cluster, wait_until
 
@@ -61,14 +63,10 @@ class Stranger:
             "it acts as a hosting node, and is none of [nodes]",
         ),
         (
-            [frames.Hello("test", "B", 1, protocol=1)],
+            [frames.Hello("test", "B", 1, protocol=99, lowest=98, release="9.9")],
             "B",
-            "it speaks protocol 1, this node 2: it runs an older halog; run the same on all nodes and clients",
-        ),
-        (
-            [frames.Hello("test", "B", 1, protocol=3)],
-            "B",
-            "it speaks protocol 3, this node 2: this node runs an older halog; run the same on all nodes and clients",
+            f"node A runs halog {halog.__version__}, which speaks protocol 3; B runs halog 9.9, which speaks protocol "
+            "98 to 99; nothing was done: node A needs a later halog",
         ),
     ],
 )
@@ -126,7 +124,7 @@ def test_a_name_that_is_no_text_closes_the_connection(cluster: Cluster, caplog: 
 def test_a_client_may_ask_what_it_likes(cluster: Cluster) -> None:
     """Any name may send requests: only who acts as a hosting node must be one."""
     asking = MemoryChannel()
-    asking.introduce(frames.encode(frames.Hello("test", "halog-cli-x", 1)))
+    asking.introduce(frames.encode(frames.Hello("test", "halog-cli-x", 1)), judge_answer)
     reply = asking.request(cluster.node("A").runtime.info.address, frames.encode(frames.StatusRequest()), 2.0)
     assert isinstance(frames.decode_reply(reply), frames.StatusReply)
     assert told(cluster, "HALOG-1008") == []

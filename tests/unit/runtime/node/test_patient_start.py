@@ -67,7 +67,7 @@ def starts(
 
 
 @pytest.mark.parametrize("error", [unreachable, lambda: UnknownResult("create: no answer")], ids=["away", "unknown"])
-@pytest.mark.parametrize("nth", [1, 2, 5, 9, 15])
+@pytest.mark.parametrize("nth", [1, 2, 5, 9, 16])
 def test_a_start_that_got_no_answer_is_tried_again(nth: int, error: Any) -> None:
     """At whichever question it failed (of what it may have made it asks by itself); nothing of the attempts before is
     left running."""

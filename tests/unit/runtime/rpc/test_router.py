@@ -16,6 +16,7 @@ from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
 from halog.runtime.rpc.remote_sites import RemoteSite
 from halog.runtime.rpc.router import Router
+from halog.runtime.rpc.versions import SPOKEN
 from halog.runtime.support.adapters import SiteAccess
 
 A, B = Member("A", 1), Member("B", 1)
@@ -45,7 +46,7 @@ class Dropping:
 def router() -> tuple[Router, Dropping]:
     channel = Dropping()
     made = Router("client", channel, 1.0)  # type: ignore[arg-type]
-    made.nodes_seen({n: NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "") for n in "AB"})
+    made.nodes_seen({n: NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "", protocols=SPOKEN) for n in "AB"})
     made.table_seen("p-0", 1, LED_BY_A)
     return made, channel
 
@@ -125,7 +126,7 @@ def test_whom_a_node_names_that_refuses_is_asked_only_if_it_knows_of_a_later_epo
     """B has just been elected in A's place, and has not been told of that: A is frozen, and would be waited for."""
     channel = Answering(A=frames.CommitReply(7), B=names("A", elected))
     made = Router("client", channel, 1.0)  # type: ignore[arg-type]
-    made.nodes_seen({n: NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "") for n in "AB"})
+    made.nodes_seen({n: NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "", protocols=SPOKEN) for n in "AB"})
     made.table_seen("p-0", 2, msgspec.structs.replace(LED_BY_A, active=B, replicas=(), epoch=EpochId(5, "", 1)))
     if followed:
         assert made.ask("p-0", frames.Barrier("p-0"), 1.0, lambda: False) == frames.CommitReply(7)

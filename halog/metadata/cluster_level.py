@@ -1,0 +1,57 @@
+"""This module keeps the level of a cluster, in level (U1).
+
+level    JSON: `ClusterLevel`
+
+A level says what may be written to the cluster's logs, znodes and stores. Nothing of a higher one is, so that every
+process that knows the level reads all there is. It is raised when all nodes run a halog that knows the higher one, and
+never lowered.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from halog.core.tolerant import TolerantDecoder, TolerantStruct
+from halog.errors import VersionMismatchError
+from halog.metadata.znode_format import ZnodeFormat
+from halog.ports import Coordinator
+from halog.release import RELEASE
+
+LEVEL: Final = 1
+"""The highest level that this halog knows."""
+
+
+class ClusterLevel(TolerantStruct, frozen=True):
+    """A `ClusterLevel` says what may be written, and who said so."""
+
+    level: int
+    floor: int = 1
+    """The lowest level of which something may still be there."""
+    since_ms: int = 0
+    by: str = ""
+
+
+FIRST: Final = ClusterLevel(level=1)
+"""The level of a cluster that says none."""
+
+_LEVEL = ZnodeFormat(TolerantDecoder(ClusterLevel).decode, "is no level")
+
+
+def read_level(coordinator: Coordinator) -> ClusterLevel:
+    """Return the cluster's level. CoordinatorError if what stands there cannot be read."""
+    return _LEVEL.read(coordinator, "level") or FIRST
+
+
+def check_level(coordinator: Coordinator, cluster: str) -> None:
+    """Raise VersionMismatchError where this halog does not know the cluster's level: it could read, and write, what it
+    does not understand."""
+    now = read_level(coordinator)
+    if now.level > LEVEL:
+        by = f" (raised by {now.by})" if now.by else ""
+        raise VersionMismatchError(
+            f"cluster {cluster} is at level {now.level}{by}; this process runs halog {RELEASE}, which knows levels up "
+            f"to {LEVEL}; nothing was done: it needs a later halog",
+            level=now.level,
+            known=LEVEL,
+            release=RELEASE,
+        )

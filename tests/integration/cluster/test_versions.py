@@ -1,0 +1,172 @@
+"""Nodes, clients and commands of two versions of halog work in one cluster, or refuse each other by name (U1)."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halog.release import RELEASE
+from tests import forked
+from tests.integration.cluster import future
+from tests.integration.cluster.checker import check
+from tests.integration.cluster.client import FLIGHTS
+from tests.integration.cluster.fleet import Aircraft
+from tests.integration.cluster.harness import Cluster, Make
+from tests.integration.cluster.load import Load
+from tests.integration.cluster.processes import Process, passes, wait
+from tests.integration.cluster.test_zones import halog
+
+pytestmark = [pytest.mark.timeout(400), pytest.mark.feature("U1")]
+
+FLOWS_S = 40.0
+STEPS = 7
+FROZEN_S = 2.0
+
+
+@pytest.fixture(scope="module")
+def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return future.written(tmp_path_factory.mktemp("later"), future.LATER)
+
+
+class Walk:
+    """A cluster whose nodes change their version, die and freeze; a table that a later version has written keeps what
+    that wrote."""
+
+    def __init__(self, cluster: Cluster, later: Path, seed: int) -> None:
+        self.cluster = cluster
+        self.later = later
+        self.chance = random.Random(seed)
+        self.is_later = dict.fromkeys(cluster.nodes, False)
+        self.marked: set[str] = set()
+        self.done: list[str] = []
+
+    def start(self, node: str) -> None:
+        self.cluster.launch(node, source=self.later if self.is_later[node] else None).ready()
+
+    def change(self, node: str) -> None:
+        """Stop it in order, and start the other version on its data."""
+        assert self.cluster.processes[node].terminate() == 0
+        self.is_later[node] = not self.is_later[node]
+        self.start(node)
+
+    def kill(self, node: str) -> None:
+        self.cluster.kill(node)
+        self.start(node)
+
+    def freeze(self, node: str) -> None:
+        self.cluster.freeze(node)
+        passes(FROZEN_S)
+        self.cluster.wake(node)
+
+    def lead(self, node: str) -> None:
+        self.cluster.whole()
+        self.cluster.lead(self.chance.choice(self.cluster.partitions()), node)
+
+    def step(self, load: Load) -> None:
+        node = self.chance.choice(list(self.cluster.nodes))
+        act = self.chance.choice((self.change, self.change, self.kill, self.freeze, self.lead))
+        self.done.append(f"{act.__name__} {node}")
+        act(node)
+        load.flows(FLOWS_S)
+        self.look()
+
+    def look(self) -> None:
+        """What a later version has written into a table is there for good."""
+        for partition in self.cluster.partitions():
+            table = json.loads(self.cluster.znode(f"partitions/{partition}") or b"")
+            assert table.get("rack") == "later" or partition not in self.marked, (partition, self.done)
+            if "rack" in table:
+                self.marked.add(partition)
+
+
+def told(cluster: Cluster, source: Path | None, *args: str) -> Any:
+    """What a command says, of this version or another."""
+    process = Process("command", cluster.directory, ["halog.cli.main", *args, "--config", str(cluster.toml)], source)
+    assert process.exit_code(60) == 0, process.last_words(2_000)
+    return json.loads(process.out.read_text())
+
+
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(n, marks=pytest.mark.long) for n in range(3, 13))])
+def test_two_versions_side_by_side_lose_nothing(make: Make, later: Path, seed: int) -> None:
+    """A random walk over upgrade, downgrade, kill -9, freeze and hand-over, under traffic of clients of both versions;
+    commands of both see the whole cluster, and manage nodes of the other."""
+    cluster = make()
+    cluster.start()
+    walk = Walk(cluster, later, seed)
+    client = Process(
+        "later-client", cluster.directory, ["tests.integration.cluster.client", str(cluster.toml), "later", "2"], later
+    )
+    cluster.helpers.append(client)
+    with Load(cluster.client(), f"walk{seed}-") as load:
+        for node in walk.chance.sample(list(cluster.nodes), 2):
+            walk.change(node)
+        for _ in range(STEPS):
+            walk.step(load)
+        cluster.whole()
+        versions = {n["node"]: n["version"] for n in told(cluster, later, "node", "list", "--format", "json")}
+        assert versions == {n: future.RELEASE if is_later else RELEASE for n, is_later in walk.is_later.items()}
+        assert told(cluster, None, "status", "--format", "json").keys() == told(
+            cluster, later, "status", "--format", "json"
+        ).keys()
+        for source in (None, later):
+            partition, to = walk.chance.choice(cluster.partitions()), walk.chance.choice(list(cluster.nodes))
+            if partition not in cluster.led_by(to):
+                told(cluster, source, "failover", partition, "--to", to, "--format", "json")
+        load.flows(FLOWS_S)
+    assert load.errors == [], walk.done
+    assert walk.marked, walk.done
+    client.signal(signal.SIGKILL)
+    made = [line.split()[1] for line in client.lines() if line.startswith("done ")]
+    assert made, "the later client has done nothing"
+    with cluster.client().transaction():
+        assert {cluster.client().get(Aircraft, tail).landings for tail in made} == {FLIGHTS}
+    check(cluster, load)
+
+
+def test_versions_without_a_common_protocol_refuse_each_other_by_name(make: Make, tmp_path: Path) -> None:
+    """The node that nobody speaks with serves nothing, and the others go on; commands say which halog each runs, and so
+    do they of a cluster whose level they do not know. With the right halog it is back."""
+    strange = future.written(tmp_path, future.STRANGE)
+    cluster = make()
+    cluster.start()
+    with Load(cluster.client(), "strange") as load:
+        cluster.whole()
+        assert cluster.processes["C"].terminate() == 0
+        cluster.launch("C", source=strange).ready()
+        load.flows(FLOWS_S)
+        said = f"node C runs halog {future.RELEASE}, which speaks protocol 8 to 9; this process runs halog {RELEASE}"
+        code, nodes = halog(cluster, "node", "list")
+        assert code == 0
+        (why,) = (node["why"] for node in nodes if node["node"] == "C")
+        assert said in why
+        wait(lambda: all(t.node_list and "C" not in t.node_list for t in cluster.tables()), "C is in no node list")
+        failover = ["halog.cli.main", "failover", "p-0", "--to", "C", "--config", str(cluster.toml)]
+        assert forked.run(failover, timeout=60).returncode == 5
+        load.flows(FLOWS_S)
+        cluster.processes["C"].kill()
+        cluster.whole()
+        load.flows(FLOWS_S)
+    assert load.errors == []
+    check(cluster, load)
+
+
+def test_a_cluster_that_was_raised_to_a_level_lets_nobody_in_who_does_not_know_it(make: Make, later: Path) -> None:
+    cluster = make(partitions=1)
+    for name in cluster.nodes:
+        cluster.launch(name, source=later)
+    for name in cluster.nodes:
+        cluster.processes[name].ready()
+    cluster.zk.create(f"/halog/{cluster.name}/level", b'{"level": 2, "floor": 2, "since_ms": 1, "by": "ops"}')
+    assert cluster.processes["B"].terminate() == 0
+    process = cluster.launch("B")
+    assert process.exit_code(60) == 7
+    assert f"cluster {cluster.name} is at level 2 (raised by ops); this process runs halog {RELEASE}" in (
+        process.last_words(1_000)
+    )
+    cluster.launch("B", source=later).ready()
+    assert {n["state"] for n in told(cluster, later, "node", "list", "--format", "json")} == {"up"}

@@ -1,0 +1,239 @@
+"""Two versions of halog meet: what they say first, and what each makes of frames that it does not know (U1)."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+import halog
+from halog.adapters.memory import MemoryChannel
+from halog.core.ids import Member
+from halog.errors import FrameError, UnreachableError, UnsupportedRequestError, VersionMismatchError
+from halog.metadata.nodes import NodeInfo
+from halog.ports import Peer
+from halog.runtime.membership.members import Membership
+from halog.runtime.rpc import frames, versions
+from halog.runtime.rpc.cluster_view import ClusterView
+from halog.schema import Registry
+from halog.testing.cluster import Cluster, wait_until
+from tests.golden.samples import INCOMING, KINDS, frame
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(2, partitions=1, registry=Registry()) as made:
+        yield made
+
+
+def address(cluster: Cluster) -> str:
+    return cluster.node("A").runtime.info.address
+
+
+class Line:
+    """A connection to node A, over which whole frames are sent and read."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        host, _, port = address(cluster).rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), 5)
+        self.socket.settimeout(5)
+        self.said = self.socket.makefile("rb")
+
+    def say(self, *parts: object) -> None:
+        data = msgspec.msgpack.encode(parts)
+        self.socket.sendall(len(data).to_bytes(4, "big") + data)
+
+    def hear(self) -> Any:
+        """The next frame as it stands; None: the connection has ended."""
+        head = self.said.read(4)
+        return msgspec.msgpack.decode(self.said.read(int.from_bytes(head, "big"))) if head else None
+
+    def close(self) -> None:
+        self.said.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def line(cluster: Cluster) -> Iterator[Line]:
+    made = Line(cluster)
+    yield made
+    made.close()
+
+
+# --- frames ---
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_frame_with_fields_of_a_later_version_is_read_with_those_that_are_known(kind: type) -> None:
+    decode = frames.decode_incoming if kind in INCOMING else frames.decode_reply
+    known = decode(frame(kind))
+    assert type(known) is kind
+    assert decode(frame(kind, {"later": [1, 2]}, None)) == known
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_each_field_that_may_be_left_out_stands_behind_all_that_may_not(kind: type) -> None:
+    """A field of a later version is left out by an older one: it must have a default, and all behind it."""
+    required = [f.required for f in msgspec.structs.fields(kind)]
+    assert required == sorted(required, reverse=True)
+
+
+@pytest.mark.feature("U1")
+def test_a_frame_of_an_unknown_kind_is_told_from_bytes_that_are_no_frame() -> None:
+    assert frames.decode_incoming(msgspec.msgpack.encode(["Teleport", 1, {"a": []}])) == frames.UnknownFrame("Teleport")
+    assert frames.decode_incoming(msgspec.msgpack.encode(["Tele\nport"])) == frames.UnknownFrame(r"'Tele\nport'")
+    long = frames.decode_incoming(msgspec.msgpack.encode(["T" * 1_000_000]))
+    assert long == frames.UnknownFrame(repr("T" * frames.SHOWN))
+    for data in (b"", b"\xc0", b"\x90", msgspec.msgpack.encode([1, "Fetch"]), msgspec.msgpack.encode({"Fetch": 1})):
+        with pytest.raises(FrameError):
+            frames.decode_incoming(data)
+    with pytest.raises(FrameError):
+        frames.decode_incoming(msgspec.msgpack.encode(["Fetch", "p"]))  # known, and too short
+    with pytest.raises(FrameError):
+        frames.decode_incoming(b"\x91" * 200_000)
+
+
+@pytest.mark.feature("U1")
+def test_an_unknown_request_is_answered_by_name_and_the_connection_goes_on(line: Line) -> None:
+    line.say("Hello", "test", "new-tool", 1, 3, 3, "9.9", "tool")
+    assert line.hear() == ["Welcome", "A", 3, halog.__version__]
+    line.say("Teleport", "p", 7)
+    tag, error, message, evidence = line.hear()
+    assert (tag, error) == ("Failed", "UnsupportedRequestError")
+    assert message == (
+        f"node A runs halog {halog.__version__} and does not know the request Teleport; nothing was done; it needs a "
+        "later halog"
+    )
+    assert evidence == {"node": "A", "release": halog.__version__, "request": "Teleport"}
+    line.say("Status", "later")
+    assert line.hear()[0] == "StatusIs"
+
+
+# --- the greeting ---
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize(
+    ("lowest", "highest", "spoken"),
+    [(3, 3, 3), (1, 3, 3), (3, 9, 3), (1, 2, None), (4, 9, None), (2, 2, None)],
+)
+def test_the_highest_protocol_that_both_speak_counts(lowest: int, highest: int, spoken: int | None) -> None:
+    assert versions.SPOKEN == (3, 3)
+    assert versions.common(lowest, highest) == spoken
+
+
+@pytest.mark.feature("U1")
+def test_a_later_version_that_speaks_this_protocol_too_is_welcome(line: Line) -> None:
+    line.say("Hello", "test", "B", 7, 12, 3, "1.4", "node", "later", {"and": "more"})
+    assert line.hear() == ["Welcome", "A", 3, halog.__version__]
+
+
+@pytest.mark.feature("U1")
+def test_one_that_speaks_only_later_protocols_is_told_both_versions(line: Line) -> None:
+    line.say("Hello", "test", "future", 1, 12, 11, "1.4", "tool")
+    tag, error, message, evidence = line.hear()
+    assert (tag, error) == ("Failed", "VersionMismatchError")
+    assert message == (
+        f"node A runs halog {halog.__version__}, which speaks protocol 3; future runs halog 1.4, which speaks protocol "
+        "11 to 12; nothing was done: node A needs a later halog"
+    )
+    assert evidence == {"node": "node A", "release": halog.__version__, "lowest": 3, "protocol": 3}
+    assert line.hear() is None
+
+
+@pytest.mark.feature("U1")
+def test_halog_0_1_is_refused_by_name_in_answer_to_what_it_asks(line: Line) -> None:
+    """It takes the first frame that comes for the answer to its request: its greeting is not answered."""
+    line.say("Hello", "test", "halog-cli-x", 1, 2)
+    for _ in range(2):  # it keeps a connection that was answered on
+        line.say("Status")
+        tag, error, message, _ = line.hear()
+        assert (tag, error) == ("Failed", "VersionMismatchError")
+        assert "halog-cli-x runs halog 0.1, which speaks protocol 2" in message
+        assert message.endswith("halog-cli-x needs a later halog")
+
+
+class Answering:
+    """A peer that answers every greeting with the same frame."""
+
+    def __init__(self, *frame: object) -> None:
+        self.channel = MemoryChannel()
+        data = msgspec.msgpack.encode(frame)
+        self.address = self.channel.listen("127.0.0.1:0", lambda peer, _: peer.send(data), lambda peer: None)
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        (("Failed", "VersionMismatchError", "both are named", {"node": "A"}), VersionMismatchError, "both are named"),
+        (("Failed", "FrameError", "it is of another cluster", {}), UnreachableError, "refuses this process: it is of"),
+        (("Welcome", "A", 9, "1.4", "later"), VersionMismatchError, "node A runs halog 1.4, which speaks protocol 9"),
+        (("Valid",), UnreachableError, "answered a greeting with Confirmation"),
+        (("Never", "heard"), UnreachableError, "did not answer as a node does"),
+    ],
+)
+def test_what_a_greeting_is_answered_with_ends_the_request_before_it_is_sent(
+    answer: tuple[object, ...], error: type[halog.errors.HalogError], said: str
+) -> None:
+    there, here = Answering(*answer), MemoryChannel()
+    here.introduce(frames.encode(versions.greeting("test", Member("C", 1), "client")), versions.judge_answer)
+    with pytest.raises(error, match=said) as caught:
+        here.request(there.address, frames.encode(frames.StatusRequest()), 2.0)
+    assert caught.value.evidence["sent"] is False
+    here.close()
+    there.channel.close()
+
+
+# --- what is registered ---
+
+OLD = NodeInfo("B", 1, "127.0.0.1:1", 0, True, 0, "0.1.0")
+
+
+@pytest.mark.feature("U1")
+def test_a_node_that_has_registered_other_protocols_is_refused_by_name_and_not_connected_to() -> None:
+    asked: list[str] = []
+
+    class Wire(MemoryChannel):
+        def dial(self, address: str, *rest: Any) -> Peer:
+            asked.append(address)
+            return super().dial(address, *rest)
+
+    view = ClusterView(Wire())
+    view.nodes_seen({"B": OLD})
+    with pytest.raises(VersionMismatchError) as caught:
+        view.address_of("B")
+    assert caught.value.evidence["sent"] is False
+    assert caught.value.exit_code == 7
+    assert str(caught.value) == (
+        f"node B runs halog 0.1.0, which speaks protocol 2; this process runs halog {halog.__version__}, which speaks "
+        "protocol 3; nothing was done: node B needs a later halog"
+    )
+    hello = versions.greeting("c", Member("A", 1), "node")
+    members = Membership(Member("A", 1), hello, view.channel, 150, 600, lambda *_: None, lambda work: work())
+    members.registrations({"B": OLD})
+    members.tick()
+    assert asked == []
+    assert members.links["B"].refused == str(caught.value)
+    assert members.alive == {Member("A", 1)}
+
+
+@pytest.mark.feature("U1")
+def test_nodes_register_what_they_speak(cluster: Cluster) -> None:
+    wait_until(lambda: len(cluster.node("A").runtime.router.nodes) == 2, "both are known")
+    assert {info.protocols for info in cluster.node("A").runtime.router.nodes.values()} == {(3, 3)}
+
+
+@pytest.mark.feature("U1")
+def test_an_error_of_a_later_version_keeps_its_text() -> None:
+    """A class that this version does not know is told as the root of all."""
+    from halog.runtime.rpc.errors import from_frame
+
+    error = from_frame(frames.ErrorReply("LaterError", "so it is", {"x": 1}))
+    assert (type(error), str(error), error.evidence) == (halog.errors.HalogError, "so it is", {"x": 1})
+    assert isinstance(from_frame(frames.ErrorReply("UnsupportedRequestError", "", {})), UnsupportedRequestError)
