@@ -28,9 +28,14 @@ def running(remote_sync: str = "NO_SYNC", *, silent_ms: int = 5_000, call_ms: in
 
 
 def level(cluster: Cluster) -> None:
-    """Wait until both have read all of the log."""
-    levels = lambda: {copy_on(cluster, n).core.state.chain.state.lsn for n in cluster.names}  # noqa: E731
-    wait_until(lambda: len(levels()) == 1, "the log has it, and both have read it")
+    """Wait until both have read all that was ever given to the log."""
+
+    def is_level() -> bool:
+        cores = [copy_on(cluster, n).core for n in cluster.names]
+        given = {core.leading.writer.last_lsn for core in cores if core.leading is not None}
+        return len(given | {core.state.chain.state.lsn for core in cores}) == 1
+
+    wait_until(is_level, "the log has it, and both have read it")
 
 
 def log_of(cluster: Cluster) -> TopicPartition:
