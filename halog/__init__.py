@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from halog.version import VERSION as __version__  # noqa: N811 - it is public under that name
+
 TYPE_CHECKING = False  # type checkers take it for True; to import `typing` takes longer than all else here
 if TYPE_CHECKING:
     from dataclasses import field as field
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
         transaction as transaction,
     )
     from halog.transactions.token import Token as Token
-
-__version__ = "0.1.0"
 
 # public name -> "module" (the name is the module) or "module:attribute"
 _PUBLIC: dict[str, str] = {

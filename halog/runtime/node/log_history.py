@@ -84,7 +84,7 @@ def read(
 def _on(state: ChainState, mapping: int, behind: Iterable[Entry]) -> tuple[ChainState, int]:
     chain = Chain(state)
     for entry in behind:
-        record = records.linked(entry.value)
+        record = records.read_linked(entry)
         verdict = chain.read(record, digest(entry.value))
         counts = verdict in (Verdict.ACCEPTED, Verdict.OPENED)
         if isinstance(record, records.MapperChanged | records.EpochMerged) and counts:
@@ -103,7 +103,7 @@ def _log_id(
 ) -> bytes:
     first = next(entries(log, tp, begins, end), None)
     found: Sequence[bytes] = [
-        *([] if first is None else [records.linked(first.value).header.log_id]),
+        *([] if first is None else [records.read_linked(first).header.log_id]),
         *([] if marker is None else [marker.position.state.log_id]),
     ]
     if not found:

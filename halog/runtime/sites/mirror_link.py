@@ -20,7 +20,7 @@ from halog.core.ids import EpochId
 from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.core.table.tell import Tell
-from halog.errors import HalogError, LogError, PartedError, RefusedError
+from halog.errors import HalogError, LaterRecordError, LogError, PartedError, RefusedError
 from halog.events import MIRRORING, PARTED
 from halog.metadata import log_holds as retention, mirror_starts as places
 from halog.metadata.mirrors import COMPARES, HOLD_MS, MirrorStatus, standing, write
@@ -299,8 +299,9 @@ class MirrorLink:
         return True
 
     def _stop(self, copy: Copy, error: HalogError, one: MirroredPartition | None = None) -> None:
-        """Note that this partition cannot be mirrored, leave the others alone, and try again later."""
-        self._failed[copy.name] = time.monotonic()
+        """Note that this partition cannot be mirrored, leave the others alone, and try again later. What a later
+        version of halog wrote this one will never read: another node of this site may, or this one's next run."""
+        self._failed[copy.name] = math.inf if isinstance(error, LaterRecordError) else time.monotonic()
         self._stands_still(copy, error, one)
 
     def _stands_still(self, copy: Copy, error: HalogError, one: MirroredPartition | None = None) -> None:
