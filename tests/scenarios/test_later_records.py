@@ -14,7 +14,7 @@ from halog.core.table.preference import NEVER
 from halog.core.table.table import Group
 from halog.events import COPY_STOPS, LATER_RECORD, UNLOGGED_LOST
 from tests.scenarios.cluster import EPOCH_MS, Cluster, Talk
-from tests.scenarios.test_unlogged_traces import happened, told
+from tests.scenarios.test_unlogged_traces import happened, nobody_leads, told
 from tests.sim.client import KEYS, Transaction
 from tests.sim.later import Versions, versions
 
@@ -102,7 +102,7 @@ def test_where_nobody_is_left_who_can_read_it_nobody_serves() -> None:
         tx, _ = c.written()
         c.world.crash("A")
         c.run(5 * EPOCH_MS)
-        assert c.active is None
+        assert nobody_leads(c)
         c.world.start("A")
         c.run(EPOCH_MS)
         assert c.active == "A"
@@ -172,7 +172,7 @@ def test_who_cannot_read_what_a_holder_has_beyond_the_log_does_not_go_on_without
         assert happened(c.submit(tx, "A", ms=5))
         c.world.crash("A")
         c.run(EPOCH_MS)
-        assert c.active is None
+        assert nobody_leads(c)
         assert (c.role("C"), told(c, LATER_RECORD), told(c, UNLOGGED_LOST)) == (Role.FAILED, 1, 0)
         c.world.start("A")
         c.run(EPOCH_MS)

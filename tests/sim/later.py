@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from halog.core import effects as fx, events as ev
 from halog.core.log import records
@@ -50,10 +51,17 @@ class Versions:
 def versions(earlier: Collection[str]) -> Iterator[Versions]:
     """Within it these nodes are of the earlier version, and all others of the later one."""
     made = Versions(earlier)
-    kept = records.encode, records.decode, twin.decode, Partition.step
-    records.encode, records.decode, twin.decode = made.encode, made.decode, made.decode
-    Partition.step = lambda self, event, now: made.step(self, event, now)  # type: ignore[method-assign]
+    patches: list[tuple[Any, str, Any]] = [
+        (records, "encode", made.encode),
+        (records, "decode", made.decode),
+        (twin, "decode", made.decode),
+        (Partition, "step", lambda self, event, now: made.step(self, event, now)),
+    ]
+    kept = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
     try:
+        for owner, name, new in patches:
+            setattr(owner, name, new)
         yield made
     finally:
-        records.encode, records.decode, twin.decode, Partition.step = kept  # type: ignore[method-assign]
+        for owner, name, old in kept:
+            setattr(owner, name, old)
