@@ -83,6 +83,8 @@ class MirrorLink:
         self._running: dict[TopicPartition, MirroredPartition] = {}
         self._failed: dict[str, float] = {}
         """By partition that cannot be mirrored: since when."""
+        self._later: set[str] = set()
+        """Partitions in whose other log a later version of halog wrote what this one does not know."""
         self._told: dict[str, tuple[float, str]] = {}
         """By partition: when it was last said that it stands still, and why."""
         self._giving: dict[str, Relinquishment] = {}
@@ -159,6 +161,7 @@ class MirrorLink:
         begun = {one.copy.name for one in self._running.values()}
         now = time.monotonic()
         resting = {name for name, since in self._failed.items() if now - since < self._paces.retry_s}
+        resting |= self._later
         resting |= {name for name, giving in self._giving.items() if now < giving.rests_until}
         for name in wanted - begun - resting:
             copy = self._host.copies.get(name)
@@ -301,7 +304,9 @@ class MirrorLink:
     def _stop(self, copy: Copy, error: HalogError, one: MirroredPartition | None = None) -> None:
         """Note that this partition cannot be mirrored, leave the others alone, and try again later. What a later
         version of halog wrote this one will never read: another node of this site may, or this one's next run."""
-        self._failed[copy.name] = math.inf if isinstance(error, LaterRecordError) else time.monotonic()
+        if isinstance(error, LaterRecordError):
+            self._later.add(copy.name)
+        self._failed[copy.name] = time.monotonic()
         self._stands_still(copy, error, one)
 
     def _stands_still(self, copy: Copy, error: HalogError, one: MirroredPartition | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -91,12 +92,16 @@ def test_a_node_that_is_started_again_stops_there_again_and_keeps_its_store(clus
     for name in cluster.names:
         cluster.restart(name)
     for name in cluster.names:
-        wait_until(lambda name=name: copy_on(cluster, name).error is not None, "it has read up to there")
+        wait_until(partial(stopped, cluster, name), "it has read up to there")
         copy = copy_on(cluster, name)
         assert isinstance(copy.error, LaterRecordError)
         assert copy.began_at > 0, "it went on from its store"
         assert copy.core.state.chain.state.lsn == lsn
         assert list(copy.objects.scan(b""))
+
+
+def stopped(cluster: Cluster, name: str) -> bool:
+    return copy_on(cluster, name).error is not None
 
 
 @pytest.mark.parametrize("policy", POLICIES)
