@@ -26,7 +26,7 @@ from halog.errors import ConfigError, LogError, RefusedError
 from halog.ports import TopicPartition
 from halog.runtime.keys.key_owners import layout_of
 from halog.runtime.topics import ledger_rows
-from halog.runtime.topics.state_topic import MARKER, check_format, read_marker
+from halog.runtime.topics.state_topic import MARKER, check_format, check_kinds, read_marker
 from spark_jobs import kafka, progress as saved
 from spark_jobs.finding import (
     CARRIED,
@@ -198,6 +198,7 @@ class Finder:
                     f"the log of {place.name} begins at offset {start}, and no snapshot covers what is missing"
                 )
             return HistoryState(0, place.empty)
+        check_kinds(rows, TopicPartition(place.state, place.index))
         position = marked.position
         ledger = ledger_rows.restored(rows, position.state.lsn, marked.rows, position.settled)
         kept = tuple(ledger_rows.rows(ledger))

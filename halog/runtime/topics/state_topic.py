@@ -113,7 +113,7 @@ def load(
         return None
     if position.next_offset < start:
         raise LogError(f"the log of {name} begins at {start}, its snapshot ends at {position.next_offset}")
-    _check_kinds(latest, tp)
+    check_kinds(latest, tp)
     blocks = [value for key, value in latest.items() if value and key[:1] == OUTCOMES]
     ids = {pair for block in blocks for pair in PAIR.iter_unpack(block)}
     kept = [(tx, lsn) for lsn, tx in sorted(ids) if lsn <= position.state.lsn][-KEEP:]
@@ -125,7 +125,7 @@ def load(
     return TopicSnapshot(position, objects, kept, ledger)
 
 
-def _check_kinds(latest: Mapping[bytes, bytes | None], tp: TopicPartition) -> None:
+def check_kinds(latest: Mapping[bytes, bytes | None], tp: TopicPartition) -> None:
     """Raise LaterRecordError if there is a row of a kind that is not known here: it may be what becomes of an
     object."""
     odd = next((key for key, value in latest.items() if value is not None and key[:1] not in _KINDS), None)
