@@ -3,7 +3,8 @@ know a record stops before it, and nobody else stops."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -40,6 +41,12 @@ class Rolling(Cluster):
 
     def lsn(self, name: str) -> int:
         return self.node(name).partition.state.chain.state.lsn
+
+    def upgrade(self, name: str) -> None:
+        """It is stopped, and started with the later version."""
+        self.world.crash(name)
+        self.of.earlier = self.world.checks.may_stop = self.of.earlier - {name}
+        self.world.start(name)
 
     def upgraded(self) -> None:
         """All are started anew with the later version; then all is well."""
@@ -179,3 +186,78 @@ def test_who_cannot_read_what_a_holder_has_beyond_the_log_does_not_go_on_without
         assert c.active == "A"
         assert c.committed(tx) == 1
         assert told(c, UNLOGGED_LOST) == 0
+
+
+# --- by chance ---
+
+
+def write(c: Rolling, rng: random.Random) -> None:
+    """The active commits, and writes it in the later way now and then, if it can."""
+    if (at := c.active) is None:
+        return
+    tx = c.transaction(rng.choice(KEYS), at)
+    if at not in c.of.earlier and rng.random() < 0.3:
+        c.of.written.add(tx.id)
+    c.submit(tx, at)
+
+
+def fall(c: Rolling, rng: random.Random) -> None:
+    """A node dies, unless one is down; then that one comes back."""
+    down = [name for name, node in c.world.nodes.items() if node.process is None]
+    if down:
+        c.world.start(down[0])
+    else:
+        c.world.crash(rng.choice(list(c.world.nodes)))
+
+
+def upgrade(c: Rolling, rng: random.Random) -> None:
+    """A node is stopped, and started with the later version; all others are up."""
+    if c.of.earlier and all(node.process is not None for node in c.world.nodes.values()):
+        c.upgrade(rng.choice(sorted(c.of.earlier)))
+
+
+def stick(c: Rolling, rng: random.Random) -> None:
+    """A node reads nothing for a while, or reads again."""
+    name = rng.choice(list(c.world.nodes))
+    if (process := c.world.nodes[name].process) is not None:
+        if process.reader.stuck:
+            process.reader.unstick()
+        else:
+            process.reader.stuck = True
+
+
+def doubt(c: Rolling, rng: random.Random) -> None:
+    """The others take a node for dead, and elect; a moment later they see it again."""
+    name = rng.choice(list(c.world.nodes))
+    if c.world.nodes[name].process is not None:
+        c.doubt(name)
+        c.run(rng.uniform(20.0, 150.0))
+        c.trust(name)
+
+
+STEPS: tuple[Callable[[Rolling, random.Random], None], ...] = (write, write, write, write, fall, upgrade, stick, doubt)
+
+
+def upgraded_by_chance(seed: int) -> None:
+    rng = random.Random(seed)
+    with rolling(rng.choice(("B", "C", "BC", "AB", "ABC")), unlogged=seed % 3 == 2) as c:
+        for _ in range(30):
+            rng.choice(STEPS)(c, rng)
+            c.run(rng.choice((1.0, 5.0, 20.0, 100.0, 300.0)))
+        for node in c.world.nodes.values():
+            if node.process is not None:
+                node.process.reader.unstick()
+            else:
+                c.world.start(node.name)
+        c.run(EPOCH_MS)
+        for name in sorted(c.of.earlier):
+            c.upgrade(name)
+            c.run(EPOCH_MS)
+        c.well()
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_upgrades_by_chance_lose_nothing_and_end_well(part: int) -> None:
+    """Nodes of both versions die, come back, lag, are doubted, and are upgraded one by one while the active commits."""
+    for seed in range(part * 10, part * 10 + 10):
+        upgraded_by_chance(seed)
