@@ -336,7 +336,7 @@ def linked(data: bytes) -> Record:
     return decode(data)
 
 
-class Place(Protocol):
+class TopicPlace(Protocol):
     """Names a partition of a topic."""
 
     @property
@@ -346,10 +346,10 @@ class Place(Protocol):
 
 
 class LogEntry(Protocol):
-    """An entry of a log, with its place."""
+    """Is an entry of a log: bytes with their place."""
 
     @property
-    def tp(self) -> Place: ...
+    def tp(self) -> TopicPlace: ...
     @property
     def offset(self) -> int: ...
     @property
