@@ -102,10 +102,11 @@ class Follower:
         """Hold what the active node of the followed epoch pushes. Pushes of anybody else are ignored (E1, E7)."""
         copy = self._copy
         if copy.role is Role.FOLLOWING and e.member == self._listener() and e.epoch == copy.chain.state.epoch:
-            for data in e.records:
-                held = copy.held.offer(data, copy.chain.state)
-                if held is not None and type(held) is not records.Commit:
-                    self._vote_held_at = copy.now
+            offered = [copy.held.offer(data, copy.chain.state) for data in e.records]
+            if any(held is not None and type(held) is not records.Commit for held in offered):
+                self._vote_held_at = copy.now
+            if not any(offered) and any(copy.held.has(data) for data in e.records):
+                copy.held.told = 0  # who pushes it again has not heard that it is held
             copy.held.declared = max(copy.held.declared, e.shown)
             self._tell_held()
             self._show()

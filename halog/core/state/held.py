@@ -133,6 +133,10 @@ class HeldRun:
             return []
         return [held.record for held in islice(self.run, shown - state.lsn, self.declared - state.lsn)]
 
+    def has(self, data: bytes) -> bool:
+        """Say whether a record with exactly these bytes is held."""
+        return any(held.data == data for held in self.run)
+
     def find(self, data: bytes) -> HeldRecord | None:
         """Return the held record with exactly the bytes `data`, which the log shows, if it is the next one."""
         return self.run[0] if self.run and self.run[0].data == data else None

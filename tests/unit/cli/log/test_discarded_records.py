@@ -310,13 +310,27 @@ def test_what_a_living_node_acknowledged_and_lost_is_listed_and_exported_with_it
     place = brief.partition_of(plane)
     brief.create(plane)
     tp = TopicPartition("ops.p.log", int(place[2:]))
-    was, client = brief.active(place), brief.nodes["A"]
+    client = brief.nodes["A"]
+
+    def replicas() -> list[Any]:
+        (table,) = (t for t in brief.tables() if t.name == place)
+        return [brief.nodes[m.node].runtime.copies[place].core.state for m in table.sync_set]
 
     def is_backed() -> bool:
-        leading = brief.nodes[was].runtime.copies[place].core.leading
-        return leading is not None and leading.writer.backed and not leading.writer.queue
+        leading = brief.nodes[brief.active(place)].runtime.copies[place].core.leading
+        if leading is None or not leading.writer.backed or leading.writer.queue:
+            return False
+        now = leading.epoch, leading.writer.last_lsn, True
+        return all((r.chain.state.epoch, r.chain.state.lsn, r.chain.state.opened) == now for r in replicas())
 
     wait_until(is_backed)  # a replica is there to acknowledge it, and the log has all before it
+    while any(r.held.sealed >= r.table.epoch.number for r in replicas()):
+        # It was asked for its position in this epoch, and holds nothing that is pushed in it (E1). The next epoch
+        # begins without an election.
+        to = next(m.node for t in brief.tables() if t.name == place for m in t.sync_set)
+        halog("failover", place, "--to", to)
+        wait_until(is_backed)
+    was = brief.active(place)
     brief.broker.hold(tp)
     with client.transaction(durability=library.Durability(local="NO_SYNC")) as done:
         client.get(brief.Aircraft, "N1").miles = 99

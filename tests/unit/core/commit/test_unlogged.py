@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from halog.core import effects as fx, events as ev, results as res
+from halog.core.commit.push import AGAIN_MS
+from halog.core.durability import Durability
 from halog.core.ids import Member, Position
 from halog.core.log import records
 from halog.core.roles import Role
@@ -39,6 +41,37 @@ def acknowledged(*, commits: int = 1) -> Core:
 
 
 # --- answered ---
+
+
+def pushed_again(core: Core, *, after_ms: int = AGAIN_MS) -> list[int]:
+    core.step(ev.Ticked(), after_ms=after_ms)
+    return [records.decode(push.data).header.lsn for push in core.of(fx.Push) if push.data]
+
+
+def test_what_a_replica_lacks_is_pushed_again_while_the_log_stands_still() -> None:
+    """The push came too early, or was dropped, and the log does not bring it."""
+    core = leader()
+    core.submit(1, create(b"k1"))
+    first = core.one(fx.Push)
+    core.submit(2, create(b"k2"))
+    assert pushed_again(core, after_ms=AGAIN_MS - 1) == []
+    assert pushed_again(core, after_ms=1) == [2, 3]
+    assert core.of(fx.Push)[0] == first
+    assert pushed_again(core, after_ms=AGAIN_MS - 1) == []
+    held_by(core, B, 2)
+    assert core.replies() == [res.Success(2)]
+    assert pushed_again(core) == [3]
+    held_by(core, B, 3)
+    assert pushed_again(core) == []
+
+
+def test_nothing_is_pushed_again_that_waits_for_the_log_anyway() -> None:
+    core = Core().with_sync_replica()
+    core.submit(1)
+    assert pushed_again(core) == []
+    core.submit(2, create(b"k2"))
+    core.step(ev.Submitted(9, tx(3), (), (create(b"k3"),), {}, durability=Durability(local="NO_SYNC")))
+    assert pushed_again(core) == [2, 3, 4], "one does not, and what comes before it is pushed too"
 
 
 def test_shown_then_answered_and_only_then_in_the_log() -> None:

@@ -69,7 +69,7 @@ def test_a_push_behind_a_hole_is_told_when_the_log_has_filled_it() -> None:
     core.land(data[0])
     core.step(ev.Taken())
     assert acks(core) == [(4, False)]
-    assert not push(core, data[1])  # known already
+    assert push(core, data[1]) == [(4, False)], "known already: who pushes it again has not heard of it"
     core.land(data[1])
     core.land(data[2])
     assert core.p.state.chain.state.lsn == 4
@@ -207,6 +207,17 @@ def test_nobody_waits_for_the_votes_a_replica_reads_while_they_are_pushed_to_it(
     assert core.p.following.is_patient
     core.step(ev.Ticked(), after_ms=RECENTLY_MS)
     assert not core.p.following.is_patient, "it is in doubt, and nothing was pushed since"
+
+
+@pytest.mark.feature("R6")
+def test_what_is_pushed_again_is_acknowledged_again() -> None:
+    """The acknowledgement may have been lost."""
+    core, script = replica()
+    data = script.commit(epoch(1), 1)
+    push(core, data)
+    first = core.one(fx.SendAck)
+    push(core, data)
+    assert core.of(fx.SendAck) == [first]
 
 
 # --- the active ---
