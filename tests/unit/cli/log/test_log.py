@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from halog.core.ids import NO_HASH, EpochId, digest
@@ -13,6 +14,7 @@ from halog.core.log.chain import ChainState
 from halog.errors import LaterRecordError
 from halog.ports import Entry, TopicPartition
 from halog.runtime.topics.log_judge import Judge, judge_backwards
+from halog.runtime.topics.state_topic import WITH_MAPPING
 
 Run = Callable[..., Any]
 LOG_ID = b"0123456789abcdef"
@@ -122,6 +124,19 @@ def test_a_record_of_a_later_version_ends_the_reading_by_name(cluster: Any, halo
     ran = halog("log", "tail", "p-5", *more)
     assert (ran.code, ran.out) == (1, before)
     assert f"ops.p.log/5, offset {offset}: a record of version 1 and kind 12, which a later version of halog" in ran.err
+
+
+@pytest.mark.feature("U1")
+def test_a_trimmed_log_with_a_snapshot_of_a_later_version_is_not_judged(cluster: Any, halog: Run) -> None:
+    """Nobody here knows what went before; from the trimmed beginning all would seem to have diverged."""
+    copy = next(n.runtime.host.copies["p-5"] for n in cluster.nodes.values() if n.runtime.is_active("p-5"))
+    copy.node.snapshots.take(copy)
+    copy.node.snapshots.log.trim(copy.tp, 1)
+    marker = msgspec.msgpack.encode({"position": "elsewhere", "format": WITH_MAPPING + 1})
+    cluster.broker.write(TopicPartition("ops.p.state", 5), [(b"p", marker, {})], marker=False)
+    ran = halog("log", "tail", "p-5")
+    assert (ran.code, ran.out) == (1, "")
+    assert "ops.p.state/5 has a marker of format 5, which a later version of halog wrote" in ran.err
 
 
 @pytest.mark.feature("U1")
