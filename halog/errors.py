@@ -33,7 +33,8 @@
     │   ├── NodeListsError        a node's definition of a partition says otherwise than the cluster (P10)
     │   └── NothingToDoError      there is nothing of what was to be ended or undone (exit 0)
     ├── LogError                  the log cannot be read as it stands
-    │   ├── RecordFormatError     an unknown record type or version, or bad bytes
+    │   ├── RecordFormatError     bytes that are no record, or no value
+    │   │   └── LaterRecordError  a record or a row that a later version of halog wrote: upgrade
     │   ├── DivergedError         this history and the log's are not one
     │   └── PartedError           two sites have gone on each by itself
     ├── CoordinatorError          ZooKeeper said no
@@ -272,7 +273,17 @@ class LogError(HalogError):
 
 
 class RecordFormatError(LogError):
-    """A record has an unknown type or version, or its bytes are no record."""
+    """Bytes are no record, or no value of their definition."""
+
+
+class LaterRecordError(RecordFormatError):
+    """A record, or a row of a state topic, is of a version or a kind that this version of halog does not know: a later
+    one wrote it. Nothing is damaged, and nothing was passed over. Upgrade the installation that says so. `evidence`:
+    version and kind (the two bytes, as numbers), head; where known, partition or topic, and offset."""
+
+    def at(self, where: str, **place: Any) -> LaterRecordError:
+        """Return the same with the place where it was met."""
+        return LaterRecordError(f"{where}: {self.message}", **{**self.evidence, **place})
 
 
 class DivergedError(LogError):

@@ -188,6 +188,12 @@ NOT_TAKEN = Kind(
     ERROR,
     "partition {partition}: its log is there, and one epoch after the other does not open: {cause}",
 )
+LATER_RECORD = Kind(
+    "HALOG-1127",
+    "written by a later version",
+    ERROR,
+    "partition {partition}: the copy on {node} stops before what a later version of halog wrote: {cause}",
+)
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -251,6 +257,7 @@ KINDS: dict[str, Kind] = {
         RECOVERED,
         STORE_ASIDE,
         NOT_TAKEN,
+        LATER_RECORD,
     )
 }
 """Every code that can occur, with its kind."""

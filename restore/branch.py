@@ -90,7 +90,7 @@ def read_on(of: Side, end: int) -> Side:
     for offset in of.in_doubt:
         ledger.accepted(_prepare(of, offset).prepare, offset)
     for e in of.log.read(of.tp, of.end, end, READ_S):
-        record = records.decode(e.value)
+        record = records.read(e)
         if chain.read(record, digest(e.value)) in (Verdict.ACCEPTED, Verdict.OPENED):
             ledger.accepted(record, e.offset)
             if chain.merged is not None and type(record) is records.EpochMerged:
@@ -286,7 +286,7 @@ def _is_second(record: records.EpochMerged, place: Place, before: bytes) -> bool
 
 def _prepare(of: Side, offset: int) -> UndecidedTransaction:
     for e in of.log.read(of.tp, offset, offset + 1, READ_S):
-        record = records.decode(e.value)
+        record = records.read(e)
         if isinstance(record, records.Prepare):
             return UndecidedTransaction(record, offset)
     raise LogError(f"the log of {of.tp.topic}/{of.tp.partition} at site {of.site} has no vote at offset {offset}")

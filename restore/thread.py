@@ -114,7 +114,7 @@ class Thread:
             return None
         hash_ = max(there, key=lambda one: self._known[one].offset)
         entry = self._known.pop(hash_)
-        record = records.decode(entry.value)
+        record = records.read(entry)
         link = Link(entry.offset, entry.timestamp_ms, record, hash_)
         self._wanted = self._before(record)
         return link
@@ -139,7 +139,7 @@ class Thread:
         for entry in self._log.read(self._tp, start, self._from, READ_S):
             self._known[digest(entry.value)] = entry
             if records.is_part(entry.value):
-                part = records.decode(entry.value)
+                part = records.read(entry)
                 assert isinstance(part, records.MergePart)
                 self._parts.setdefault(part.header.epoch, {})[part.index] = part
         self._from = start

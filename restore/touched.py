@@ -17,7 +17,7 @@ from halog.core.keys.directory import is_entry
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
 from halog.core.log.transactions import DecidedTransaction, Ledger, UndecidedTransaction
-from halog.ports import Log, TopicPartition
+from halog.ports import Entry, Log, TopicPartition
 from restore.branch import stands_on
 from restore.divergence import Place
 from restore.thread import READ_S, Link, Thread
@@ -78,14 +78,14 @@ class TouchCounter:
         while self.offset < end and not self.at_least:
             upto = min(end, self.offset + PIECE)
             for entry in self.log.read(self.tp, self.offset, upto, READ_S):
-                self._read(entry.offset, entry.value)
+                self._read(entry)
                 self.offset = entry.offset + 1
             self.offset = upto
             yield
 
-    def _read(self, offset: int, data: bytes) -> None:
-        record = records.decode(data)
-        if self._chain.read(record, digest(data)) not in (Verdict.ACCEPTED, Verdict.OPENED):
+    def _read(self, entry: Entry) -> None:
+        record, offset = records.read(entry), entry.offset
+        if self._chain.read(record, digest(entry.value)) not in (Verdict.ACCEPTED, Verdict.OPENED):
             return
         meant, merged = self._ledger.accepted(record, offset), self._chain.merged
         if isinstance(record, records.EpochMerged):

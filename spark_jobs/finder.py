@@ -24,9 +24,9 @@ import pyarrow as pa
 from halog.config import Config
 from halog.errors import ConfigError, LogError, RefusedError
 from halog.ports import TopicPartition
-from halog.runtime.host.snapshotter import MARKER, read_marker
 from halog.runtime.keys.key_owners import layout_of
 from halog.runtime.topics import ledger_rows
+from halog.runtime.topics.state_topic import MARKER, check_format, check_kinds, read_marker
 from spark_jobs import kafka, progress as saved
 from spark_jobs.finding import (
     CARRIED,
@@ -192,10 +192,13 @@ class Finder:
         start = self._site.log.bounds(TopicPartition(place.log, place.index))[0]
         if marked is None or marked.position.state.log_id.hex() != place.log_id:
             if start > 0:
+                if MARKER in rows:
+                    check_format(rows[MARKER], TopicPartition(place.state, place.index))
                 raise LogError(
                     f"the log of {place.name} begins at offset {start}, and no snapshot covers what is missing"
                 )
             return HistoryState(0, place.empty)
+        check_kinds(rows, TopicPartition(place.state, place.index))
         position = marked.position
         ledger = ledger_rows.restored(rows, position.state.lsn, marked.rows, position.settled)
         kept = tuple(ledger_rows.rows(ledger))

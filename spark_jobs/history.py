@@ -76,14 +76,14 @@ _CARRIED = msgspec.msgpack.Decoder(HistoryState)
 
 class History:
     """A `History` reads each entry in log order; RecordFormatError and DivergedError say that the log cannot be read
-    on.
+    on; the former, as LaterRecordError, where a later version of halog wrote the record.
 
     `linked`: only the chain is wanted, so commits come without their changes, at a third of the price.
     """
 
     def __init__(self, carried: HistoryState, *, linked: bool = False) -> None:
         self._chain = Chain(carried.state)
-        self._decode = records.linked if linked else records.decode
+        self._decode = records.read_linked if linked else records.read
         lsn, rows = carried.state.lsn, carried.ledger
         known = {key: value for key, value, _ in ledger_rows.keyed(lsn, rows)}
         self._ledger = ledger_rows.restored(known, lsn, len(rows), carried.horizon)
@@ -116,7 +116,7 @@ class History:
         """Return the same as `read`, with the record."""
         if entry.offset < self.next_offset:
             return None
-        record, hash_, was = self._decode(entry.value), digest(entry.value), self._chain.state
+        record, hash_, was = self._decode(entry), digest(entry.value), self._chain.state
         verdict = self._chain.read(record, hash_)
         self.next_offset = entry.offset + 1
         if verdict is Verdict.HELD:

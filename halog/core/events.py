@@ -63,9 +63,11 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 class LogLost(msgspec.Struct, frozen=True):
-    """The log no longer holds what this copy must read next."""
+    """This copy cannot go on: the log no longer holds what it must read next, say. `later`: or a later version of halog
+    wrote that."""
 
     why: str
+    later: bool = False
 
 
 class Submitted(msgspec.Struct, frozen=True):

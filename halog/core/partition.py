@@ -30,8 +30,8 @@ from halog.core.roles import CLAIMANT, OUT, Role
 from halog.core.state.copy_state import CopyState
 from halog.core.table.changes import NodeList
 from halog.core.table.tell import Tell
-from halog.errors import DivergedError
-from halog.events import COPY_STOPS
+from halog.errors import DivergedError, LaterRecordError
+from halog.events import COPY_STOPS, LATER_RECORD, Kind
 
 
 class Partition:
@@ -70,7 +70,7 @@ class Partition:
             ev.LogEnd: self._log_ended,
             ev.Taken: self.following.taken,
             ev.Restored: self.following.restored,
-            ev.LogLost: lambda e: self.lost(e.why),
+            ev.LogLost: lambda e: self.lost(e.why, LATER_RECORD if e.later else COPY_STOPS),
             ev.Submitted: self._submitted,
             ev.BarrierAsked: self._barrier_asked,
             ev.Asked: lambda e: self.state.out.append(fx.Reply(e.token, self._became_of(e))),
@@ -110,7 +110,10 @@ class Partition:
             self._override_ended()
         if self.leading is not None and now >= self.leading.sites.quorum.ends:
             self.leading.sites_changed()
-        self._handlers[type(event)](event)
+        try:
+            self._handlers[type(event)](event)
+        except LaterRecordError as error:  # whatever was decided before it in this step stands
+            self.lost(error.message, LATER_RECORD)
         out = state.out
         state.out = []
         return out
@@ -258,7 +261,7 @@ class Partition:
         if state.role is Role.FAILED or offset < state.next_offset or self._unasked(offset):
             return
         held = state.held.find(data) if state.held.run else None
-        record, hash_ = (held.record, held.digest) if held else (records.decode(data), digest(data))
+        record, hash_ = (held.record, held.digest) if held else (self._decoded(offset, data), digest(data))
         try:
             verdict = state.chain.read(record, hash_)
         except DivergedError as error:
@@ -282,6 +285,15 @@ class Partition:
             self.campaign.opening.read(record, verdict)
         elif state.role is Role.VERIFYING:
             self._leader().verified(record, verdict, offset)
+
+    def _decoded(self, offset: int, data: bytes) -> records.Record:
+        """Decode a record of the log. LaterRecordError names where it stands: this copy must not go on behind it, since
+        others see other objects from there on (U1)."""
+        try:
+            return records.decode(data)
+        except LaterRecordError as error:
+            lsn = self.state.chain.state.lsn
+            raise error.at(f"its log has at offset {offset}, behind lsn {lsn}") from None
 
     def _unasked(self, offset: int) -> bool:
         """Say whether this entry is the rest of a batch that was fetched before `StopReading`. The active node learns
@@ -324,13 +336,14 @@ class Partition:
         else:
             state.out.append(fx.Apply([record], state.chain.state, state.next_offset))
 
-    def lost(self, why: str) -> None:
-        """Stop this copy: it cannot go on. What it holds beyond its history may be nowhere else."""
+    def lost(self, why: str, kind: Kind = COPY_STOPS) -> None:
+        """Stop this copy: it cannot go on. What it holds beyond its history may be nowhere else. `kind` is what
+        operators are told."""
         state = self.state
         if state.role is Role.FAILED:
             return
         self._epoch_over()
-        state.out.append(Tell(COPY_STOPS, state.me.node, why))
+        state.out.append(Tell(kind, state.me.node, why))
         self.step_down("lost", why)
         state.out.append(fx.StopReading())
         self.campaign.release()

@@ -59,7 +59,7 @@ class LogCounter:
         """Read the whole log of a partition."""
         chain, ledger = Chain(start), Ledger()
         for entry in entries:
-            record = records.decode(entry.value)
+            record = records.read(entry)
             if chain.read(record, digest(entry.value)) is not Verdict.ACCEPTED:
                 continue
             if type(record) is records.Commit:

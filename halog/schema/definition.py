@@ -46,6 +46,11 @@ KEY_SCALARS: Final = frozenset({"str", "int", "bytes", "bool", "date", "datetime
 None."""
 
 
+def is_id_of(type_id: bytes, stored: bytes) -> bool:
+    """Say whether this is the type id of these bytes of a stored definition, whatever they say."""
+    return hashlib.sha256(stored).digest()[:ID_BYTES] == type_id
+
+
 def short_id(text: str) -> bytes:
     """Return the first 8 bytes of SHA-256."""
     return hashlib.sha256(text.encode()).digest()[:ID_BYTES]

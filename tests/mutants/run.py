@@ -21,6 +21,7 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     asked,
     first_traces,
     late,
+    later,
     leases,
     listing,
     lives,

@@ -1,14 +1,15 @@
 """This module implements the Store port on RocksDB (rocksdict, raw bytes). One directory has one owner.
 
-    HALOG-STORE   marker: what makes the directory ours     lock   flock of the owner     db/   RocksDB's files
+    HALOG-STORE   marker: what makes the directory ours; it says in which format db/ is written (empty: 1)
+    lock          flock of the owner     db/   RocksDB's files
     fill/         tables being written that are no part of the store yet
     WRITTEN       how far it was written (`written_mark`)   DAMAGED   why what is in db/ is not to be opened again
-    db.damaged-…  what was set aside
+    db.damaged-…  what was set aside     db.later-…   likewise, of a format that is not known here
 
 Every write is one RocksDB batch in its write-ahead log: it survives kill -9; with `flush`, a power cut. The store never
-deletes or repairs anything by itself: a damaged store is a StoreError with evidence `rebuild=True`, and the caller
-calls `set_aside` and begins anew. Damage that is met while it is open is noted, so that the next one who opens it is
-told.
+deletes or repairs anything by itself: a damaged store, or one of a later version of halog, is a StoreError with
+evidence `rebuild=True`, and the caller calls `set_aside` and begins anew. Damage that is met while it is open is noted,
+so that the next one who opens it is told.
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ from halog.adapters.rocksdb.options import moved, options, write_options
 from halog.adapters.rocksdb.view import RocksView
 from halog.adapters.rocksdb.written_mark import NAME as WRITTEN, WrittenMark, remove
 from halog.errors import ClosedError, HalogError, RefusedError, StoreError
+from halog.release import RELEASE
 
 MARKER = "HALOG-STORE"
+FORMAT = "1"
+"""Of what is in db/. Whoever writes there what this version would read wrongly says another format first (U1)."""
 DAMAGED = "DAMAGED"
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 """What the system says of a disk that takes no more."""
@@ -60,7 +64,11 @@ class RocksStore:
         self._no_sync = write_options()
 
     def _open(self, path: Path) -> None:
-        """Open it. Raises StoreError with `rebuild` for what is damaged, or lacks what was in it."""
+        """Open it. Raises StoreError with `rebuild` for what is damaged, or lacks what was in it, or is of a later
+        format."""
+        if (form := _format(path)) != FORMAT:
+            why = f"it is of format {form}, which a later version of halog wrote (halog {RELEASE} reads {FORMAT})"
+            raise self._unusable(why, "is not readable by this version: ")
         if why := _noted_damage(path) or _lacks_files(path / "db"):
             raise self._damaged(why)
         self._written = WrittenMark(path)
@@ -191,8 +199,11 @@ class RocksStore:
         when it is opened. Returns the error."""
         if not self._read_only:
             note_damage(self.directory, why)
+        return self._unusable(why, "is damaged: ")
+
+    def _unusable(self, why: str, what: str) -> StoreError:
         return StoreError(
-            f"store {self.directory} is damaged: {why}; the next start of its node sets it aside and makes a new one",
+            f"store {self.directory} {what}{why}; the next start of its node sets it aside and makes a new one",
             directory=self.directory,
             held=False,
             rebuild=True,
@@ -228,14 +239,22 @@ def set_aside(directory: str | os.PathLike[str]) -> Path | None:
         aside = None
         if (path / "db").exists():
             stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-            names = (f"db.damaged-{stamp}-{n}" for n in itertools.count(1))
+            kind = "damaged" if _format(path) == FORMAT else "later"
+            names = (f"db.{kind}-{stamp}-{n}" for n in itertools.count(1))
             aside = next(path / name for name in names if not (path / name).exists())
             (path / "db").rename(aside)
         remove(path)
         (path / DAMAGED).unlink(missing_ok=True)
+        if _format(path) != FORMAT:
+            (path / MARKER).write_text("")
         return aside
     finally:
         os.close(fd)
+
+
+def _format(path: Path) -> str:
+    """Return the format in which the store in this directory was written."""
+    return (path / MARKER).read_text(errors="replace").strip()[:20] or FORMAT
 
 
 def _noted_damage(path: Path) -> str:

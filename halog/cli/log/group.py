@@ -72,16 +72,25 @@ def tail(partition: str, count: int, follow: bool, options: ClusterOptions) -> N
 def _show_last(
     connection: ClusterConnection, table: PartitionTable, count: int, show: Callable[[EntryVerdict], None]
 ) -> tuple[Judge, int]:
-    """Show the last `count` records, judged. Return the judge and the offset to go on from."""
+    """Show the last `count` records, judged. Return the judge and the offset to go on from. LaterRecordError behind
+    those that stand before a record that a later version of halog wrote."""
     from halog.cli.shared.partition_log import PartitionLog
+    from halog.errors import LaterRecordError
 
     log = PartitionLog(connection, table)
-    last = deque(log.judged(), maxlen=count)
+    last: deque[EntryVerdict] = deque(maxlen=count)
+    later: LaterRecordError | None = None
+    try:
+        last.extend(log.judged())
+    except LaterRecordError as error:  # those before it are shown all the same
+        later = error
     if len(last) < count:
         for judged in deque(log.before(), maxlen=count - len(last)):
             show(judged)
     for judged in last:
         show(judged)
+    if later is not None:
+        raise later
     return log.judge, log.end
 
 

@@ -294,7 +294,8 @@ class Campaign:
         if waits != wanted:
             where = "" if copy.settings.stores_pushed else " in memory"
             silent = ", ".join(sorted(self.answers.withheld))
-            why = f"{silent} cannot tell it: its store was set aside, or it leads soon" if silent else "do not answer"
+            cannot = "its store was set aside, or a later version wrote it, or it leads soon"
+            why = f"{silent} cannot tell it: {cannot}" if silent else "do not answer"
             copy.out.append(Tell(UNLOGGED_AWAY, "", f"{names} may have it{where}, and {why}"))
         return False
 

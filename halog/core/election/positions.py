@@ -55,10 +55,13 @@ def position_asked(copy: CopyState, e: ev.PositionAsked, *, may_stand: bool) -> 
 
 def lacking_holders(copy: CopyState) -> tuple[int, ...]:
     """Return the incarnations of this node that are holders and whose stored records nobody can tell: their store was
-    set aside, and the present one stands for none of them (decision 49)."""
+    set aside, and the present one stands for none of them (decision 49); or a later version of halog wrote them
+    (U1)."""
+    named = holders(copy.table)
+    if copy.unlogged and copy.tail.unread:
+        return copy.tail.lacks(copy.me.node, named)
     if not copy.unlogged or not copy.settings.stores_pushed:
         return ()
-    named = holders(copy.table)
     if is_holder(copy.me.node, (copy.me.incarnation, *copy.tail.stood), named):
         return ()
     return copy.tail.lacks(copy.me.node, named)

@@ -1,14 +1,15 @@
 """This module has every record a log topic may hold, and its bytes.
 
-A record's value is one version byte, one kind byte, then schemaless Avro of that kind's schema. Unknown versions and
-kinds are errors, never skipped: a reader that skipped what it does not understand would no longer see the same objects
-as the others. `docs/protocol.md` specifies the bytes; this module never looks inside object values.
+A record's value is one version byte, one kind byte, then schemaless Avro of that kind's schema. A version or a kind
+beyond those known here is a `LaterRecordError`, and is never skipped (U1): a reader that skipped what it does not
+understand would no longer see the same objects as the others. Anything else that is no record is damage, a plain
+`RecordFormatError`. `docs/protocol.md` specifies the bytes; this module never looks inside object values.
 """
 
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import Any, Protocol
 
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
@@ -38,9 +39,12 @@ from halog.core.log.record_types import (
     Record as Record,
     SiteSwitched as SiteSwitched,
 )
-from halog.errors import RecordFormatError
+from halog.errors import LaterRecordError, RecordFormatError
+from halog.release import RELEASE as HALOG
 
 VERSION = 1
+LAST_VERSION = 31
+"""No version of a record will be above this one: what begins with a larger byte, as text does, is damage."""
 
 _EPOCH = [
     {"name": "epoch", "type": "long"},
@@ -164,6 +168,8 @@ KINDS: dict[str, int] = {cls.__name__: kind for cls, (kind, _) in _BODIES.items(
 _PARSED = {cls: parse_schema(SCHEMAS[cls.__name__], _write_hint=False) for cls in _BODIES}
 _PREFIX = {cls: bytes((VERSION, kind)) for cls, (kind, _) in _BODIES.items()}
 _BY_KIND = {kind: cls for cls, (kind, _) in _BODIES.items()}
+LAST_KIND = max(_BY_KIND)
+"""Kinds have consecutive numbers: a later version's are beyond this one."""
 
 
 def _flat(epoch: EpochId, lsn: int) -> dict[str, Any]:
@@ -288,14 +294,25 @@ def is_part(data: bytes) -> bool:
     return data[:2] == _PREFIX[MergePart]
 
 
-def decode(data: bytes) -> Record:
-    """Read the record in `data`; RecordFormatError names what is wrong with it."""
-    if len(data) < 2 or data[0] != VERSION or data[1] not in _BY_KIND:
-        raise RecordFormatError(
-            f"unknown record version {data[:1].hex() or '-'} or kind {data[1:2].hex() or '-'}; "
-            f"this halog reads version {VERSION}: upgrade the reader",
-            head=data[:16].hex(),
+def _unknown(data: bytes) -> RecordFormatError:
+    """Return the error of bytes that do not begin as a record that is known here."""
+    head = data[:16].hex()
+    if len(data) > 1 and (VERSION < data[0] <= LAST_VERSION or (data[0] == VERSION and data[1] > LAST_KIND)):
+        return LaterRecordError(
+            f"a record of version {data[0]} and kind {data[1]}, which a later version of halog wrote: halog {HALOG} "
+            f"reads version {VERSION}, kinds up to {LAST_KIND}. Upgrade the installation that says so",
+            version=data[0],
+            kind=data[1],
+            head=head,
         )
+    begins = f"version {data[:1].hex() or '-'} and kind {data[1:2].hex() or '-'}"
+    return RecordFormatError(f"bytes that are no record: they begin with {begins}", head=head)
+
+
+def decode(data: bytes) -> Record:
+    """Read the record in `data`. LaterRecordError if a later version wrote it, RecordFormatError if it is damaged."""
+    if len(data) < 2 or data[0] != VERSION or data[1] not in _BY_KIND:
+        raise _unknown(data)
     cls = _BY_KIND[data[1]]
     if cls is Commit and (plain := commit_bytes.read(data)) is not None:
         return Commit(Header(*plain[0]), tuple(Change(*c) for c in plain[1]))
@@ -317,6 +334,47 @@ def linked(data: bytes) -> Record:
     if data[:2] == _PREFIX[Commit] and data[-1] == 0 and (head := commit_bytes.read_head(data)) is not None:
         return Commit(Header(*head), ())
     return decode(data)
+
+
+class TopicPlace(Protocol):
+    """Names a partition of a topic."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+
+
+class LogEntry(Protocol):
+    """Is an entry of a log: bytes with their place."""
+
+    @property
+    def tp(self) -> TopicPlace: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def value(self) -> bytes: ...
+
+
+def read(entry: LogEntry) -> Record:
+    """Read an entry's record as `decode` does; a LaterRecordError names the place."""
+    try:
+        return decode(entry.value)
+    except LaterRecordError as error:
+        raise _placed(entry, error) from None
+
+
+def read_linked(entry: LogEntry) -> Record:
+    """Read an entry's record as `linked` does; a LaterRecordError names the place."""
+    try:
+        return linked(entry.value)
+    except LaterRecordError as error:
+        raise _placed(entry, error) from None
+
+
+def _placed(entry: LogEntry, error: LaterRecordError) -> LaterRecordError:
+    topic, partition = entry.tp.topic, entry.tp.partition
+    return error.at(f"{topic}/{partition}, offset {entry.offset}", topic=topic, index=partition, offset=entry.offset)
 
 
 def _decode(cls: type[Any], data: bytes) -> Record:

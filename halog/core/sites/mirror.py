@@ -15,7 +15,7 @@ import msgspec
 from halog.core.ids import digest
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
-from halog.errors import LogError, PartedError
+from halog.errors import LaterRecordError, LogError, PartedError
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -66,10 +66,15 @@ class Mirror:
     def read(self, offset: int, data: bytes) -> list[bytes]:
         """Read the next entry of the other log, and return what to append here. The record that makes a merge count
         comes with all records it stands for. Nothing is returned once the histories have `parted`. Raises DivergedError
-        if that log is not one history."""
+        if that log is not one history, and LaterRecordError where a later version of halog wrote it: what is not
+        understood is not carried over, since nobody knows whether it counts (U1)."""
         if offset < self.offset:
             return []
-        record, hash_ = records.decode(data), digest(data)
+        try:
+            record, hash_ = records.decode(data), digest(data)
+        except LaterRecordError as error:
+            lsn = self.chain.state.lsn
+            raise error.at(f"the other site's log has at offset {offset}, behind lsn {lsn}", offset=offset) from None
         was = self.chain.state
         verdict = self.chain.read(record, hash_)
         if verdict is Verdict.HELD:

@@ -67,7 +67,10 @@ class HeldRun:
 
     def offer(self, data: bytes, state: ChainState) -> records.Record | None:
         """Hold a pushed record if it is of the open epoch and continues the run or the history. Return None if it does
-        not."""
+        not.
+
+        One that a later version of halog wrote is not held, so it is not acknowledged, and neither is what follows it.
+        The copy stops when the log brings it; until then nobody knows whether it counts (U1)."""
         try:
             record = records.decode(data)
         except RecordFormatError:

@@ -15,13 +15,13 @@ from halog.core.effects import KeepTail
 from halog.core.ids import EpochId, Member, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
-from halog.errors import RecordFormatError
+from halog.errors import LaterRecordError, RecordFormatError
 
 
 class Tail:
     """A `Tail` keeps commits of one epoch, with consecutive lsns."""
 
-    __slots__ = ("run", "since", "stood")
+    __slots__ = ("run", "since", "stood", "unread")
 
     def __init__(self, stood: tuple[int, ...] = (), since: Collection[int] | None = None) -> None:
         self.run: list[records.Commit] = []
@@ -31,13 +31,17 @@ class Tail:
         """The incarnations that have used this node's store, if it was made in place of a damaged one. All other
         incarnations may have stored records in the damaged one that this one lacks. None: there was no other store
         here."""
+        self.unread = False
+        """Has this node's store records beyond the log that a later version of halog wrote? Any run of this node may
+        have put them there."""
 
     def lacks(self, node: str, holders: Iterable[Member]) -> tuple[int, ...]:
         """Return the incarnations of this node among the holders whose records may be in the store that was set
-        aside."""
-        if self.since is None:
+        aside, or cannot be read."""
+        if self.since is None and not self.unread:
             return ()
-        return tuple(m.incarnation for m in holders if m.node == node and m.incarnation not in self.since)
+        known = () if self.since is None or self.unread else self.since
+        return tuple(m.incarnation for m in holders if m.node == node and m.incarnation not in known)
 
     @property
     def tip(self) -> int:
@@ -61,10 +65,13 @@ class Tail:
 
     def adopt(self, datas: Sequence[bytes], state: ChainState) -> None:
         """Take over another copy's tail, which came with its position, or this copy's, which lay on the disk. A tail
-        that cannot be read is ignored. So is one of an epoch that is over here: a later epoch opened without it, and
-        its callers may have been told that it did not happen (R4)."""
+        that is damaged is ignored. So is one of an epoch that is over here: a later epoch opened without it, and its
+        callers may have been told that it did not happen (R4). LaterRecordError if a later version of halog wrote some
+        of it: whoever goes on without that loses what was acknowledged (U1)."""
         try:
             run = [records.decode(data) for data in datas]
+        except LaterRecordError as error:
+            raise error.at("commits that the log may lack include") from None
         except RecordFormatError:
             return
         lsns = [r.header.lsn for r in run]

@@ -25,7 +25,7 @@ from halog.core.state.tail import Tail
 from halog.core.table import resync
 from halog.core.table.migration import copy_rate
 from halog.core.table.table import PartitionTable
-from halog.errors import DivergedError, LogError
+from halog.errors import DivergedError, LaterRecordError, LogError
 from halog.metadata.partition_tables import change_table
 from halog.runtime.host.throttle import NotWantedError
 from halog.runtime.replica.driver import Copy
@@ -179,12 +179,21 @@ class CopyPlacement:
     ) -> Copy | None:
         """Begin to host a partition: warm from the store, else from the state topic, then the log. None: it is kept as
         it is. `tail`: what a copy before it held, in this run of the node."""
-        host = self._host
-        copy = Copy(host, version, table)
+        copy = Copy(self._host, version, table)
         stored = copy.objects.load_position()
-        if stored is not None and (error := lost(host.log, copy, stored, table.log_id)) is not None:
-            self._keep_as_it_is(copy, stored, error)
+        if stored is not None and (error := lost(self._host.log, copy, stored, table.log_id)) is not None:
+            self._keep_as_it_is(copy, table, stored, error)
             return None
+        try:
+            return self._begin(copy, table, slowly=slowly, tail=tail)
+        except LaterRecordError as later:  # nothing is damaged, and no other attempt of this version reads more
+            self._host.by_tp.pop(copy.tp, None)
+            self._keep_as_it_is(copy, table, copy.objects.load_position(), later)
+            return None
+
+    def _begin(self, copy: Copy, table: PartitionTable, *, slowly: bool, tail: Tail | None) -> Copy:
+        """Begin to host it with this copy. LaterRecordError if a later version of halog wrote what it needs."""
+        host = self._host
         state, next_offset, outcomes, last_offset = self._position(copy, table)
         end = host.log.bounds(copy.tp)[1]
         if slowly:
@@ -199,20 +208,25 @@ class CopyPlacement:
             copy.post(ev.TableSeen(*known))
         return copy
 
-    def _keep_as_it_is(self, copy: Copy, stored: StoredPosition, error: LogError) -> None:
+    def _keep_as_it_is(self, copy: Copy, table: PartitionTable, stored: StoredPosition | None, error: LogError) -> None:
         """Keep it as it is: it is hosted, but takes no part in anything, and its status has the reason."""
-        copy.start(stored.state, stored.next_offset, copy.objects.load_outcomes(), stored.last_offset, NEVER)
+        later = isinstance(error, LaterRecordError)
+        if stored is None:
+            copy.start(table.beginning(self._host.site), 0, Outcomes(), -1, NEVER, unread=later)
+        else:
+            outcomes = copy.objects.load_outcomes()
+            copy.start(stored.state, stored.next_offset, outcomes, stored.last_offset, NEVER, unread=later)
         self._host.copies[copy.name] = copy
         copy.fail(error)
 
     def _position(self, copy: Copy, table: PartitionTable) -> tuple[ChainState, int, Outcomes, int]:
-        """Return where to go on: the store's position if the log still confirms it, else what a snapshot holds."""
+        """Return where to go on: the store's position if the log still confirms it, else what a snapshot holds. What
+        the store had is dropped then, once that can be read."""
         host, stored = self._host, copy.objects.load_position()
         if stored is not None and confirmed(host.log, copy.tp, stored):
             return stored.state, stored.next_offset, copy.objects.load_outcomes(), stored.last_offset
         if stored is not None:
             logger.warning("partition %s: the local store is not of this log; rebuilding it", copy.name)
-        copy.objects.drop()
         empty = table.beginning(host.site)
         return host.snapshots.restore(copy, table.policy, empty, partial(host.pacing.rows, copy.name))
 

@@ -392,6 +392,7 @@ class Snapshots:
         self, copy: Copy, tp: TopicPartition, empty: ChainState, pace: Callable[[Rows], Rows]
     ) -> tuple[ChainState, int, Outcomes, int]:
         found = load(self.log, copy.name, copy.tp, tp, empty, pace=pace)
+        copy.objects.drop()
         if found is None:
             return empty, 0, Outcomes(), -1
         position = found.position

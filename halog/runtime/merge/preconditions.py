@@ -116,7 +116,7 @@ def _read(
             site=site.name,
         )
     for entry in _entries(site.log, tp, offset, end):
-        chain.read(records.linked(entry.value), digest(entry.value))
+        chain.read(records.read_linked(entry), digest(entry.value))
     return _SiteHistory(site, chain.state, begins, end)
 
 
@@ -149,7 +149,7 @@ def _first(one: _SiteHistory, tp: TopicPartition) -> int | None:
     """Return the lsn of the first record of its history that is still in the log."""
     is_part = part_of(history_of(one.state))
     for entry in _entries(one.site.log, tp, one.begins, one.end):
-        header = records.linked(entry.value).header
+        header = records.read_linked(entry).header
         if is_part((header.epoch, header.lsn)):
             return header.lsn
     return None

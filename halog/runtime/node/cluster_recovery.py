@@ -22,7 +22,7 @@ from halog.core.keys.mapping import PolicyMapping
 from halog.core.settings import Sync
 from halog.core.state.tail import Tail
 from halog.core.table.table import PartitionTable, Target
-from halog.errors import LogError, StoreError
+from halog.errors import LaterRecordError, LogError, StoreError
 from halog.metadata import config_versions as versions, mapped_policies, partition_tables
 from halog.ports import Coordinator, Log, Store, TopicPartition
 from halog.runtime.keys import policy_agreement as agreement
@@ -298,7 +298,7 @@ class RecoverySurvey:
             try:
                 for datas in (pushed.load(), left.stored(store, prefix)):
                     best.adopt(datas, history.state)
-            except StoreError as e:
+            except (StoreError, LaterRecordError) as e:
                 self._needs[node] = f"its store cannot be read: {e.message}"
                 continue
             if pushed.void:

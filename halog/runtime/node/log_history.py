@@ -17,7 +17,7 @@ from halog.errors import LogError
 from halog.ports import Entry, Log, TopicPartition
 from halog.runtime.replica.recovery import confirmed
 from halog.runtime.store.encoding import StoredPosition
-from halog.runtime.topics.state_topic import MARKER, NEAR, SnapshotMarker, read_marker
+from halog.runtime.topics.state_topic import MARKER, NEAR, SnapshotMarker, check_format, read_marker
 
 PIECE: Final = 2_000
 """Entries read in one go: some 50 ms."""
@@ -56,11 +56,13 @@ def read(
     stored: Callable[[bytes], Iterable[StoredPosition]] = lambda log_id: (),
 ) -> LogHistory | None:
     """Return the history in a log; None if there never was one. `home`: the other site it begins at, or "". `stored`:
-    how far stores of nodes got with that log id. LogError where the log cannot be read as one history."""
+    how far stores of nodes got with that log id. LogError where the log cannot be read as one history;
+    LaterRecordError where a later version of halog wrote what is needed for it."""
     begins, end = log.bounds(tp)
     has_state = state_tp.partition < log.partitions(state_tp.topic)  # who made the log may have died before this
     marked_end = log.bounds(state_tp)[1] if has_state else 0
-    marker = _last_marker(log, state_tp, marked_end) if marked_end else None
+    raw = _last_marker(log, state_tp, marked_end) if marked_end else None
+    marker = None if raw is None else read_marker(raw)
     if not end and marker is None:
         return None
     log_id = _log_id(log, partition, tp, begins, end, marker)
@@ -70,6 +72,8 @@ def read(
         known.append(marker.position)
     start = max((p for p in known if begins <= p.next_offset <= end), key=lambda p: p.next_offset, default=None)
     if start is None and begins:
+        if raw is not None:
+            check_format(raw, state_tp)
         raise LogError(
             f"the log of {partition} begins at offset {begins}, and neither a snapshot nor a store has what is missing:"
             " restore its state topic from a backup, or bring the data directory of a node that has a copy",
@@ -84,7 +88,7 @@ def read(
 def _on(state: ChainState, mapping: int, behind: Iterable[Entry]) -> tuple[ChainState, int]:
     chain = Chain(state)
     for entry in behind:
-        record = records.linked(entry.value)
+        record = records.read_linked(entry)
         verdict = chain.read(record, digest(entry.value))
         counts = verdict in (Verdict.ACCEPTED, Verdict.OPENED)
         if isinstance(record, records.MapperChanged | records.EpochMerged) and counts:
@@ -103,7 +107,7 @@ def _log_id(
 ) -> bytes:
     first = next(entries(log, tp, begins, end), None)
     found: Sequence[bytes] = [
-        *([] if first is None else [records.linked(first.value).header.log_id]),
+        *([] if first is None else [records.read_linked(first).header.log_id]),
         *([] if marker is None else [marker.position.state.log_id]),
     ]
     if not found:
@@ -117,10 +121,10 @@ def _log_id(
     return found[0]
 
 
-def _last_marker(log: Log, tp: TopicPartition, end: int) -> SnapshotMarker | None:
+def _last_marker(log: Log, tp: TopicPartition, end: int) -> bytes | None:
     """The marker stands near the end; where it does not, the whole topic is read."""
     for start in dict.fromkeys((max(0, end - NEAR), 0)):
         found = [value for key, value in log.read_keyed(tp, start) if key == MARKER and value]
         if found:
-            return read_marker(found[-1])
+            return found[-1]
     return None

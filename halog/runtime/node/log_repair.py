@@ -60,7 +60,7 @@ class LogAppender:
             return
         last = self._appended(datas)
         for entry in entries(self._log, self._tp, self._offset, last + 1):
-            record = records.decode(entry.value)
+            record = records.read(entry)
             before = self._chain.state.lsn
             self._chain.read(record, digest(entry.value))
             if self._chain.state.lsn > before and isinstance(record, records.Commit):

@@ -114,8 +114,9 @@ def active_version(own: Config, name: str) -> ActiveConfig:
 
 
 def open_store(directory: Path) -> Store:
-    """Open the local store. One that is damaged is set aside: the log and the state topic hold everything, unless
-    commits do not wait for the log; so the new one says that it was made in place of another."""
+    """Open the local store. One that is damaged, or that a later version of halog wrote, is set aside: the log and the
+    state topic hold everything, unless commits do not wait for the log; so the new one says that it was made in place
+    of another."""
     from halog.adapters.rocksdb.store import RocksStore
 
     try:
@@ -142,11 +143,10 @@ def _anew(directory: Path, why: str) -> Store:
         store.close()
         raise
     logger.error(
-        "the store in %s is damaged (%s): it was set aside%s, nothing of it was deleted, and a new one is made from "
-        "the log",
+        "the store in %s was set aside%s (%s): nothing of it was deleted, and a new one is made from the log",
         directory,
-        why,
         "" if aside is None else f" as {aside}",
+        why,
     )
     return store
 

@@ -21,6 +21,7 @@ from halog.core import effects as fx, events as ev, results as res
 from halog.core.durability import Durability
 from halog.core.log.chain import ChainState
 from halog.core.log.outcomes import Outcomes
+from halog.core.log.transactions import Ledger
 from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.settings import Sync
@@ -28,8 +29,8 @@ from halog.core.state.copy_state import CopyState
 from halog.core.state.tail import Tail
 from halog.core.table.table import ASYNC, PartitionTable
 from halog.core.table.tell import Tell
-from halog.errors import HalogError, LogError, StoreError
-from halog.events import COPY_STOPS
+from halog.errors import HalogError, LaterRecordError, LogError, StoreError
+from halog.events import COPY_STOPS, LATER_RECORD
 from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime.replica.consistency import Consistency
 from halog.runtime.replica.delivery_reports import ReportDuty
@@ -126,9 +127,12 @@ class Copy(CopyReader):
         last_offset: int,
         end: int,
         before: Tail | None = None,
+        *,
+        unread: bool = False,
     ) -> None:
         """Begin at a position of the log; `end` is where it ended a moment ago. `before` is what a dropped copy held in
-        whose place this one is: to the others it is the same holder (S5)."""
+        whose place this one is: to the others it is the same holder (S5). `unread`: a later version of halog wrote some
+        of what the store has; the copy is kept, and is to `fail`."""
         settings = msgspec.structs.replace(
             self.node.settings,
             local_sync=self._policy.local_sync,
@@ -142,8 +146,8 @@ class Copy(CopyReader):
         with self.lock:
             self._end = end
             self.began_at = next_offset
-            ledger, now = self.objects.load_ledger(), monotonic_ms()
-            tail = left.found(self.objects, state)
+            ledger, now = Ledger() if unread else self.objects.load_ledger(), monotonic_ms()
+            tail = left.unread(self.objects) if unread else left.found(self.objects, state)
             if before is not None:
                 left.carry_over(before, tail, self.objects, self.name, state)
             self.objects.begin(outcomes, last_offset, ledger)
@@ -273,7 +277,7 @@ class Copy(CopyReader):
         logger.error("partition %s stops: %s", self.name, error)
         self._inbox.clear()
         try:
-            self._post(ev.LogLost(str(error)))
+            self._post(ev.LogLost(str(error), later=isinstance(error, LaterRecordError)))
         except (LogError, StoreError):
             logger.exception("partition %s could not even stop in order", self.name)
 
@@ -342,6 +346,9 @@ class Copy(CopyReader):
         self.node.role_changed(self, e.role, e.why)
 
     def _tell(self, e: Tell) -> None:
+        if e.kind is LATER_RECORD and self.error is None:  # no rebuild would bring it further
+            self.error = LaterRecordError(e.cause)
+            self.node.states.pop(self.name, None)
         self.node.told(self, e)
         if e.kind is COPY_STOPS and self.error is None:
             self.node.lost(self, e.cause)

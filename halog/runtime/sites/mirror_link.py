@@ -20,7 +20,7 @@ from halog.core.ids import EpochId
 from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.core.table.tell import Tell
-from halog.errors import HalogError, LogError, PartedError, RefusedError
+from halog.errors import HalogError, LaterRecordError, LogError, PartedError, RefusedError
 from halog.events import MIRRORING, PARTED
 from halog.metadata import log_holds as retention, mirror_starts as places
 from halog.metadata.mirrors import COMPARES, HOLD_MS, MirrorStatus, standing, write
@@ -83,6 +83,8 @@ class MirrorLink:
         self._running: dict[TopicPartition, MirroredPartition] = {}
         self._failed: dict[str, float] = {}
         """By partition that cannot be mirrored: since when."""
+        self._later: set[str] = set()
+        """Partitions in whose other log a later version of halog wrote what this one does not know."""
         self._told: dict[str, tuple[float, str]] = {}
         """By partition: when it was last said that it stands still, and why."""
         self._giving: dict[str, Relinquishment] = {}
@@ -159,6 +161,7 @@ class MirrorLink:
         begun = {one.copy.name for one in self._running.values()}
         now = time.monotonic()
         resting = {name for name, since in self._failed.items() if now - since < self._paces.retry_s}
+        resting |= self._later
         resting |= {name for name, giving in self._giving.items() if now < giving.rests_until}
         for name in wanted - begun - resting:
             copy = self._host.copies.get(name)
@@ -299,7 +302,10 @@ class MirrorLink:
         return True
 
     def _stop(self, copy: Copy, error: HalogError, one: MirroredPartition | None = None) -> None:
-        """Note that this partition cannot be mirrored, leave the others alone, and try again later."""
+        """Note that this partition cannot be mirrored, leave the others alone, and try again later. What a later
+        version of halog wrote this one will never read: another node of this site may, or this one's next run."""
+        if isinstance(error, LaterRecordError):
+            self._later.add(copy.name)
         self._failed[copy.name] = time.monotonic()
         self._stands_still(copy, error, one)
 

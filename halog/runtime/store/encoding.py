@@ -33,9 +33,15 @@ _POSITION = msgspec.msgpack.Decoder(StoredPosition)
 
 
 def unpack_position(data: bytes) -> StoredPosition:
-    """Decode a position. Raises StoreError if it cannot be read."""
+    """Decode a position. Raises StoreError if it cannot be read, or has fields that only a later version of halog
+    knows: what they say of the objects beside it nobody here can tell (U1)."""
     try:
-        return _POSITION.decode(data)
+        found, raw = _POSITION.decode(data), msgspec.msgpack.decode(data)
+        odd = sorted({*raw} - {*StoredPosition.__struct_fields__} | {*raw["state"]} - {*ChainState.__struct_fields__})
+        if odd:
+            why = f"its position has {', '.join(map(repr, odd))}, which a later version of halog wrote"
+            raise StoreError(f"the local store is not readable by this version: {why}", rebuild=True, why=why)
+        return found
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise StoreError(f"the local store's position cannot be read: {e}; delete the data directory") from e
 

@@ -23,6 +23,7 @@ from halog.core.log.transactions import (
     PreparedTransaction,
     UndecidedTransaction,
 )
+from halog.errors import LaterRecordError
 from halog.ports import Snapshot
 from halog.runtime.store.encoding import StoredPosition
 
@@ -38,8 +39,11 @@ def pack(undecided: UndecidedTransaction) -> bytes:
 
 
 def unpack(data: bytes) -> UndecidedTransaction:
-    """Decode what `pack` encoded."""
-    record = records.decode(data[OFFSET_BYTES:])
+    """Decode what `pack` encoded. LaterRecordError if a later version of halog wrote it."""
+    try:
+        record = records.decode(data[OFFSET_BYTES:])
+    except LaterRecordError as error:
+        raise error.at("a transaction in doubt includes") from None
     assert isinstance(record, records.Prepare)
     return UndecidedTransaction(record, int.from_bytes(data[:OFFSET_BYTES], "big"))
 

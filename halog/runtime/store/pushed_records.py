@@ -20,7 +20,7 @@ import msgspec
 
 from halog.core import effects as fx
 from halog.core.replica.pushed_store import last_run
-from halog.errors import RecordFormatError, StoreError
+from halog.errors import LaterRecordError, RecordFormatError, StoreError
 from halog.ports import Store
 from halog.runtime.support.clock import machine_run
 
@@ -98,11 +98,14 @@ class PushedRecords:
             ) from e
 
     def load(self) -> list[bytes]:
-        """Return what may still come of what is stored: see `halog.core.replica.pushed_store.last_run`."""
+        """Return what may still come of what is stored: see `halog.core.replica.pushed_store.last_run`.
+        LaterRecordError if a later version of halog wrote some of it."""
         stored = list(self._store.scan(self._h))
         self._lsns = deque(_LSN.unpack(key[len(self._h) :])[0] for key, _ in stored)
         try:
             return last_run(data for _, data in stored)
+        except LaterRecordError as e:
+            raise e.at("what a replica was pushed, and has stored, includes") from None
         except RecordFormatError as e:
             raise StoreError(f"what a replica was pushed cannot be read: {e}; delete the data directory") from e
 

@@ -18,7 +18,7 @@ import msgspec
 from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.core.state.tail import Tail
-from halog.errors import RecordFormatError, StoreError
+from halog.errors import LaterRecordError, RecordFormatError, StoreError
 from halog.ports import Store
 from halog.runtime.store import replaced_mark as replaced
 from halog.runtime.store.object_table import ObjectTable
@@ -39,12 +39,25 @@ def leave(objects: ObjectTable, partition: str, datas: Sequence[bytes]) -> None:
 
 def found(objects: ObjectTable, state: ChainState) -> Tail:
     """Return what was left, and the pushed records, as far as either may still come behind `state`. Also return the
-    incarnations for which the store stands. What was left and may not come is deleted."""
-    before = replaced.found(objects.store)
-    tail = Tail(objects.pushed.stood(), None if before is None else before.runs)
+    incarnations for which the store stands. What was left and may not come is deleted. LaterRecordError if a later
+    version of halog wrote some of it; nothing is changed then."""
+    tail = _empty(objects)
     tail.adopt(objects.pushed.load(), state)
     _adopt_left(tail, objects, state)
     return tail
+
+
+def unread(objects: ObjectTable) -> Tail:
+    """Return what stands for records that a later version of halog stored here: nobody goes on without them as if there
+    were none."""
+    tail = _empty(objects)
+    tail.unread = True
+    return tail
+
+
+def _empty(objects: ObjectTable) -> Tail:
+    before = replaced.found(objects.store)
+    return Tail(objects.pushed.stood(), None if before is None else before.runs)
 
 
 def stored(store: Store, prefix: bytes) -> tuple[bytes, ...]:
@@ -73,6 +86,8 @@ def _adopt_left(tail: Tail, objects: ObjectTable, state: ChainState) -> None:
         datas = _RECORDS.decode(data)
         for record in datas:
             records.decode(record)
+    except LaterRecordError as e:
+        raise e.at("what a stopped copy left on this disk includes") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecordFormatError) as e:
         raise StoreError(f"what a stopped copy left cannot be read: {e}; delete the data directory") from e
     tail.adopt(datas, state)

@@ -17,6 +17,8 @@ from halog.runtime.store import prepared as ledgers
 
 Keyed = tuple[bytes, bytes | None, dict[str, bytes]]
 
+LEDGER = b"l"
+
 DECISIONS_EACH = 1_000
 """Decisions in a row: about 60 kB of two participants each. A row of decisions with hundreds of participants holds
 fewer."""
@@ -55,7 +57,7 @@ def gone(lsn: int, count: int) -> Iterator[Keyed]:
 
 
 def _key(lsn: int, n: int) -> bytes:
-    return b"l" + lsn.to_bytes(8, "big") + n.to_bytes(4, "big")
+    return LEDGER + lsn.to_bytes(8, "big") + n.to_bytes(4, "big")
 
 
 def restored(topic: Mapping[bytes, bytes | None], lsn: int, count: int, horizon: bytes, mapping: int = 0) -> Ledger:

@@ -15,7 +15,7 @@ import msgspec
 from halog.core.ids import digest
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
-from halog.errors import DivergedError, RecordFormatError
+from halog.errors import DivergedError, LaterRecordError, RecordFormatError
 from halog.ports import Entry
 
 NOWHERE = -1
@@ -41,9 +41,12 @@ class Judge:
         self.stopped = False
 
     def judge(self, entry: Entry) -> EntryVerdict:
-        """Return the entry's record and verdict; after a broken one nothing can be judged any more."""
+        """Return the entry's record and verdict; after a broken one nothing can be judged any more. LaterRecordError
+        if a later version of halog wrote it: what comes behind it would be judged wrongly (U1)."""
         try:
-            record = records.decode(entry.value)
+            record = records.read(entry)
+        except LaterRecordError:
+            raise
         except RecordFormatError as error:
             self.stopped = True
             return EntryVerdict(entry.offset, entry.timestamp_ms, "unreadable", None, str(error))
@@ -58,7 +61,8 @@ class Judge:
 
 
 def judge_backwards(entries: Sequence[Entry], last: bytes) -> Iterator[EntryVerdict]:
-    """Yield the verdicts on entries before a marker, by the thread of hashes that ends in `last`."""
+    """Yield the verdicts on entries before a marker, by the thread of hashes that ends in `last`. LaterRecordError if
+    a later version of halog wrote one of them: it may be on the thread, and nobody here knows what was before it."""
     decoded = [(entry, _decode(entry)) for entry in entries]
     thread = _thread(decoded, last)
     highest = 0
@@ -80,7 +84,9 @@ def judge_backwards(entries: Sequence[Entry], last: bytes) -> Iterator[EntryVerd
 
 def _decode(entry: Entry) -> records.Record | None:
     try:
-        return records.decode(entry.value)
+        return records.read(entry)
+    except LaterRecordError:
+        raise
     except RecordFormatError:
         return None
 

@@ -15,10 +15,11 @@ import difflib
 import logging
 import threading
 
-from halog.errors import RecordFormatError, UnknownTypeError
+from halog.errors import LaterRecordError, RecordFormatError, UnknownTypeError
 from halog.ports import KeyedLog, Log, TopicPartition
+from halog.release import RELEASE
 from halog.schema import Definition, ForeignType
-from halog.schema.definition import ID_BYTES
+from halog.schema.definition import ID_BYTES, is_id_of
 
 logger = logging.getLogger("halog.schemas")
 
@@ -58,11 +59,22 @@ class Definitions:
             if definition.type_id != key:
                 raise RecordFormatError(f"{definition.name}: its type id is {definition.type_id.hex()}")
         except RecordFormatError as error:
-            where = f"topic {self.tp.topic}, key {key[:16].hex()}"
-            self._bad[key] = RecordFormatError(f"{where}: {error}", key=key[:16].hex())
-            logger.warning("%s: %s; objects of this type id cannot be read", where, error)
+            self._bad[key] = bad = self._unread(key, value, error)
+            logger.warning("%s; objects of this type id cannot be read", bad)
         else:
             self._stored.setdefault(key, definition)
+
+    def _unread(self, key: bytes, value: bytes, error: RecordFormatError) -> RecordFormatError:
+        """Return the error of an entry. Its key is the hash of its bytes: where that is right they are what somebody
+        wrote, by rules that are not known here."""
+        where, shown = f"topic {self.tp.topic}, key {key[:16].hex()}", key[:16].hex()
+        if is_id_of(key, value):
+            return LaterRecordError(
+                f"{where}: a definition that a later version of halog wrote, or another program: halog {RELEASE} does "
+                f"not know all of it ({error}). Upgrade the installation that says so",
+                key=shown,
+            )
+        return RecordFormatError(f"{where}: {error}", key=shown)
 
     def find(self, type_id: bytes) -> Definition:
         """Return the definition behind a type id. Raises UnknownTypeError, or RecordFormatError if what is stored is

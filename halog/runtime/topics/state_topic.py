@@ -2,12 +2,15 @@
 
 A marker in the topic says up to where it is complete. A mark in the coordinator says the same, and where the topic
 ended then: markers behind that are newer ones.
+
+A marker of a later format is no marker to this version of halog: the log says it all, and where it does not any more,
+that is a LaterRecordError. So is a row of a kind that is not known: it may hold an object (U1).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -15,8 +18,9 @@ import msgspec
 from halog.core.log.chain import ChainState
 from halog.core.log.outcomes import KEEP
 from halog.core.log.transactions import Ledger
-from halog.errors import LogError
+from halog.errors import LaterRecordError, LogError
 from halog.ports import KeyedLog, TopicPartition
+from halog.release import RELEASE
 from halog.runtime.store.encoding import StoredPosition
 from halog.runtime.topics import ledger_rows
 
@@ -41,6 +45,7 @@ expired are written with it."""
 MARKER = b"p"
 OBJECT = b"k"
 OUTCOMES = b"t"
+_KINDS = frozenset((MARKER, OBJECT, OUTCOMES, ledger_rows.LEDGER))
 
 PAIR = struct.Struct(">Q16s")
 """Lsn and transaction id."""
@@ -87,8 +92,8 @@ def load(
     pace: Callable[[Rows], Rows] = lambda rows: rows,
 ) -> TopicSnapshot | None:
     """Return what the state topic `tp` of partition `name` holds, whose log is at `at`; None where the log alone holds
-    everything. `family`: only objects whose index keys begin with it. Raises LogError if neither has what was
-    trimmed."""
+    everything. `family`: only objects whose index keys begin with it. Raises LogError if neither has what was trimmed;
+    LaterRecordError if a later version of halog wrote what has it."""
     start, _ = log.bounds(at)
     rows = pace(log.read_keyed(tp))
     wanted = OBJECT + family
@@ -98,6 +103,8 @@ def load(
     position = None if marked is None else marked.position
     if marked is None or position is None or position.state.log_id != empty.log_id:
         if start > 0:
+            if marker is not None:
+                check_format(marker, tp)
             raise LogError(
                 f"the log of {name} begins at offset {start} and no snapshot covers what is missing, or "
                 f"none of format {FORMAT}; restore the state topic from a backup, or start a node that has a copy",
@@ -106,12 +113,43 @@ def load(
         return None
     if position.next_offset < start:
         raise LogError(f"the log of {name} begins at {start}, its snapshot ends at {position.next_offset}")
+    check_kinds(latest, tp)
     blocks = [value for key, value in latest.items() if value and key[:1] == OUTCOMES]
     ids = {pair for block in blocks for pair in PAIR.iter_unpack(block)}
     kept = [(tx, lsn) for lsn, tx in sorted(ids) if lsn <= position.state.lsn][-KEEP:]
     objects = {key: value for key, value in latest.items() if value and key[:1] == OBJECT}
-    ledger = ledger_rows.restored(latest, position.state.lsn, marked.rows, position.settled, position.mapping)
+    try:
+        ledger = ledger_rows.restored(latest, position.state.lsn, marked.rows, position.settled, position.mapping)
+    except LaterRecordError as error:
+        raise error.at(f"the state topic {tp.topic}/{tp.partition}") from None
     return TopicSnapshot(position, objects, kept, ledger)
+
+
+def check_kinds(latest: Mapping[bytes, bytes | None], tp: TopicPartition) -> None:
+    """Raise LaterRecordError if there is a row of a kind that is not known here: it may be what becomes of an
+    object."""
+    odd = next((key for key, value in latest.items() if value is not None and key[:1] not in _KINDS), None)
+    if odd is not None:
+        what = f"a row of kind {odd[:1].hex() or '-'}, which a later version of halog wrote"
+        raise _later(tp, what, "rows of kinds k, l, p and t", head=odd[:16].hex())
+
+
+def check_format(marker: bytes, tp: TopicPartition) -> None:
+    """Raise LaterRecordError if a later version of halog wrote this marker."""
+    form = _FORMAT.decode(marker).format
+    if form > WITH_MAPPING:
+        what = f"a marker of format {form}, which a later version of halog wrote"
+        raise _later(tp, what, f"formats up to {WITH_MAPPING}", version=form)
+
+
+def _later(tp: TopicPartition, what: str, reads: str, **evidence: object) -> LaterRecordError:
+    return LaterRecordError(
+        f"the state topic {tp.topic}/{tp.partition} has {what}: halog {RELEASE} reads {reads}. Upgrade the "
+        "installation that says so",
+        topic=tp.topic,
+        index=tp.partition,
+        **evidence,
+    )
 
 
 def marked_position(marker: bytes) -> StoredPosition | None:
@@ -162,8 +200,12 @@ class SnapshotMark(NamedTuple):
 
 def marked_up_to(log: KeyedLog, tp: TopicPartition, mark: SnapshotMark, log_id: bytes) -> int:
     """Return the highest offset of that log that a marker in the state topic `tp` goes on from. The mark says it, or a
-    later marker, whose writer did not come to write the mark."""
+    newer marker, whose writer did not come to write the mark. LaterRecordError if a later version of halog wrote the
+    last one: nobody here knows how far that goes."""
     if log.bounds(tp)[1] < mark.end:
         mark = SnapshotMark()
-    since = (marked_position(value) for key, value in log.read_keyed(tp, mark.end) if key == MARKER and value)
+    markers = [value for key, value in log.read_keyed(tp, mark.end) if key == MARKER and value]
+    if markers:
+        check_format(markers[-1], tp)
+    since = map(marked_position, markers)
     return max([mark.next_offset, *(p.next_offset for p in since if p is not None and p.state.log_id == log_id)])

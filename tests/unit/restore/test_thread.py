@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from halog.core.ids import NO_TX, digest
 from halog.core.log import records
 from halog.core.log.records import EpochMerged
-from halog.errors import LogError
-from restore.branch import BranchReader, aborted, branch, side
+from halog.errors import LaterRecordError, LogError
+from restore.branch import BranchReader, aborted, branch, read_on, side
 from restore.divergence import Fork, Point
+from restore.touched import TouchCounter
 from restore.undoing import report_of
 from tests.unit.core.sites.copy_model import TP, Copy
 from tests.unit.core.sites.merge_kit import bring, land_all, merged
@@ -54,6 +56,34 @@ def test_only_what_counts_is_on_the_thread(at: str) -> None:
     if at == "west":
         assert [link.offset for link in links] == counted
     assert len(world.sites[at].log.entries) > len(links) + 4
+
+
+LATER = bytes((records.VERSION + 1, 3)) + b"whatever it says"
+
+
+@pytest.mark.feature("U1")
+def test_a_record_of_a_later_version_on_the_thread_ends_the_reading_by_its_place() -> None:
+    """It may be what the histories parted behind."""
+    world = busy()
+    of, entries = side_of(world, "west"), world.sites["west"].log.entries
+    entries.append(LATER)
+    behind = of._replace(state=msgspec.structs.replace(of.state, hash=digest(LATER)), end=len(entries))
+    with pytest.raises(LaterRecordError, match=f"offset {len(entries) - 1}: a record of version 2 and kind 3"):
+        thread_of(behind).back_to(lambda link: link.lsn == 1)
+    with pytest.raises(LaterRecordError, match=f"offset {len(entries) - 1}: "):
+        list(thread_of(behind).back())
+
+
+@pytest.mark.feature("U1")
+def test_a_record_of_a_later_version_ends_a_reading_forwards_by_its_place() -> None:
+    world = busy()
+    of, entries = side_of(world, "west"), world.sites["west"].log.entries
+    entries.append(LATER)
+    with pytest.raises(LaterRecordError, match=f"offset {len(entries) - 1}: a record of version 2 and kind 3"):
+        read_on(of, len(entries))
+    counter = TouchCounter(of.site, of.log, of.tp, of.state, of.end, (), 9)
+    with pytest.raises(LaterRecordError, match=f"offset {len(entries) - 1}: "):
+        list(counter.read_on(len(entries)))
 
 
 def test_only_what_lies_behind_is_read(piece: int) -> None:

@@ -9,6 +9,8 @@ from unittest import mock
 
 import pytest
 
+from halog.core.log import records
+from halog.errors import LaterRecordError
 from halog.ports import Entry
 from restore.branch import side
 from restore.branches import BranchComparison, compared
@@ -51,6 +53,18 @@ def marked(job: Job, s: int, lsn: int) -> list[bytes]:
         if history.lsn > lsn:
             break
     return found
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_record_of_a_later_version_ends_a_job_by_its_place(linked: bool) -> None:
+    """What follows it would be rows of a history that nobody has."""
+    state = Site.beginning("west")
+    history = History(HistoryState(0, state), linked=linked)
+    entry = Entry(TP, 7, bytes((records.VERSION, records.LAST_KIND + 1)) + b"whatever it says", 0)
+    place = f"^{TP.topic}/{TP.partition}, offset 7: "
+    with pytest.raises(LaterRecordError, match=place + "a record of version 1 and kind 12"):
+        history.read(entry)
 
 
 def check(

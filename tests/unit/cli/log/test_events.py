@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import sys
 import threading
 import time
 from _thread import interrupt_main
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,25 @@ def eventually(halog: Run, *args: object, holds: Callable[[list[Any]], object]) 
 
 def count(code: str) -> Callable[[list[Any]], int]:
     return lambda found: sum(e["code"] == code for e in found)
+
+
+@pytest.mark.feature("U1", "Q4")
+def test_an_event_of_a_later_version_is_shown_as_it_says(cluster: Any, halog: Run) -> None:
+    """With a code, a severity and a field that are not known here."""
+    made = event(
+        ROLE, EventPlace("ops", "A", "p-0", 1, 1), name="x1", time_ms=1, node="A", cause="", more={"role": "r"}
+    )
+    said = {**json.loads(made.to_bytes()), "code": "HALOG-1999", "severity": "notice", "text": "p-0 is blue", "hue": 7}
+    log = cluster.nodes["A"].runtime.adapters.log
+    with closing(log.journal(EVENTS)) as journal:
+        assert not journal.note([json.dumps(said).encode()]).left
+    shown = eventually(halog, "events", holds=count("HALOG-1999"))
+    (found,) = (e for e in shown if e["code"] == "HALOG-1999")
+    assert (found["severity"], found["text"]) == ("notice", "p-0 is blue")
+    ran = halog("events", "--severity", "error")
+    assert ran.code == 0
+    assert "p-0 is blue" in ran.out
+    assert "HALOG-1999" in ran.out
 
 
 @pytest.mark.feature("Q4", "O2")

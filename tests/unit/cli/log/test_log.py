@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from halog.core.ids import NO_HASH, EpochId, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
+from halog.errors import LaterRecordError
 from halog.ports import Entry, TopicPartition
 from halog.runtime.topics.log_judge import Judge, judge_backwards
+from halog.runtime.topics.state_topic import WITH_MAPPING
 
 Run = Callable[..., Any]
 LOG_ID = b"0123456789abcdef"
@@ -104,7 +107,47 @@ def test_bytes_that_are_no_record_are_shown_and_end_the_judging(cluster: Any, ha
     cluster.broker.write(tp, [(b"", records.encode(started(9)), {})], marker=False)
     shown = tail_all(halog, "p-5")
     assert [s["verdict"] for s in shown][-2:] == ["unreadable", "unknown"]
-    assert "unknown record version" in shown[-2]["why"]
+    assert "bytes that are no record" in shown[-2]["why"]
+
+
+LATER = bytes((records.VERSION, records.LAST_KIND + 1)) + b"whatever it says"
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize("more", [(), ("-f",)], ids=["tail", "follow"])
+def test_a_record_of_a_later_version_ends_the_reading_by_name(cluster: Any, halog: Run, more: tuple[str, ...]) -> None:
+    """What stands before it is shown; nothing is said of what follows."""
+    before = halog("log", "tail", "p-5").out
+    tp = TopicPartition("ops.p.log", 5)
+    offset = cluster.broker.shelf(tp).end
+    cluster.broker.write(tp, [(b"", LATER, {}), (b"", records.encode(started(9)), {})], marker=False)
+    ran = halog("log", "tail", "p-5", *more)
+    assert (ran.code, ran.out) == (1, before)
+    assert f"ops.p.log/5, offset {offset}: a record of version 1 and kind 12, which a later version of halog" in ran.err
+
+
+@pytest.mark.feature("U1")
+def test_a_trimmed_log_with_a_snapshot_of_a_later_version_is_not_judged(cluster: Any, halog: Run) -> None:
+    """Nobody here knows what went before; from the trimmed beginning all would seem to have diverged."""
+    copy = next(n.runtime.host.copies["p-5"] for n in cluster.nodes.values() if n.runtime.is_active("p-5"))
+    copy.node.snapshots.take(copy)
+    copy.node.snapshots.log.trim(copy.tp, 1)
+    marker = msgspec.msgpack.encode({"position": "elsewhere", "format": WITH_MAPPING + 1})
+    cluster.broker.write(TopicPartition("ops.p.state", 5), [(b"p", marker, {})], marker=False)
+    ran = halog("log", "tail", "p-5")
+    assert (ran.code, ran.out) == (1, "")
+    assert "ops.p.state/5 has a marker of format 5, which a later version of halog wrote" in ran.err
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize("command", [("history", "p-5"), ("history", "p-5", "--discarded")])
+def test_commands_that_read_a_whole_log_end_at_a_record_of_a_later_version(
+    cluster: Any, halog: Run, command: tuple[str, ...]
+) -> None:
+    cluster.broker.write(TopicPartition("ops.p.log", 5), [(b"", LATER, {})], marker=False)
+    ran = halog(*command)
+    assert (ran.code, ran.out) == (1, "")
+    assert "kind 12, which a later version of halog wrote" in ran.err
 
 
 # --- verdicts on a hand-made history ---
@@ -191,6 +234,21 @@ def test_judged_backwards_the_same_records_count() -> None:
     assert [j.verdict for j in judge_backwards(log.entries, log.last)] == expected
     cut = judge_backwards(log.entries[4:], log.last)
     assert [j.verdict for j in cut] == expected[4:]
+
+
+@pytest.mark.feature("U1")
+def test_a_record_of_a_later_version_is_judged_by_nobody_who_does_not_know_it() -> None:
+    """Forwards it may change what counts behind it; backwards it may be on the thread."""
+    log = history()
+    last = len(log.entries)
+    log.entries.append(Entry(TP, last, LATER, 0))
+    judge = Judge(ChainState(LOG_ID, "home"))
+    for entry in log.entries[:-1]:
+        judge.judge(entry)
+    with pytest.raises(LaterRecordError, match=f"^t/0, offset {last}: a record of version 1 and kind 12"):
+        judge.judge(log.entries[-1])
+    with pytest.raises(LaterRecordError, match=f"^t/0, offset {last}: "):
+        list(judge_backwards(log.entries, log.last))
 
 
 def test_a_record_of_another_history_is_named_and_ends_the_judging() -> None:

@@ -13,6 +13,7 @@ from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
 from halog.core.log.records import Header
 from halog.core.sites.mirror import Checkpoint, Mirror
+from halog.errors import LaterRecordError
 from tests.unit.core.kit import LOG_ID, Script
 from tests.unit.core.log.mirroring_kit import BEGINNING, MIRRORED, east, mirrored, read, returned, switched, west
 
@@ -163,6 +164,21 @@ def test_a_mirror_goes_on_behind_what_is_there() -> None:
     assert brought(mirror, log) == log[3:]
     again = Mirror(mirror.checkpoint, msgspec.structs.replace(chain.state, lsn=mirror.lsn, hash=mirror.hash))
     assert brought(again, log) == []
+
+
+@pytest.mark.feature("U1")
+def test_what_a_later_version_wrote_is_not_brought_and_nothing_behind_it_is() -> None:
+    """Whoever reads what was brought would read another history than the other site's readers do."""
+    log, script = home(1, 2)
+    later = bytes((records.VERSION, records.LAST_KIND + 1)) + b"whatever it says"
+    mirror = Mirror(Checkpoint(0, BEGINNING), MIRRORED)
+    brought(mirror, log)
+    place = mirror.checkpoint
+    for _ in range(2):
+        says = f"offset {len(log)}, behind lsn {script.lsn}: a record of version 1"
+        with pytest.raises(LaterRecordError, match=says):
+            mirror.read(len(log), later)
+        assert mirror.checkpoint == place, "who knows it goes on here"
 
 
 def test_histories_that_parted_are_told_and_nothing_is_brought() -> None:

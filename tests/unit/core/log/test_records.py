@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, strategies as st
 
 from halog.core.ids import EpochId
 from halog.core.log import records
-from halog.errors import RecordFormatError
+from halog.errors import LaterRecordError, RecordFormatError
+from halog.ports import Entry, TopicPartition
+from halog.release import RELEASE
 
 LONG = st.integers(-(1 << 63), (1 << 63) - 1)
 TEXT = st.text(max_size=12)
@@ -65,17 +69,46 @@ def test_every_kind_has_a_byte_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "unknown record version - or kind -"),
-        (b"\x01", "unknown record version 01 or kind -"),
-        (b"\x02\x03" + SAMPLE[2:], "unknown record version 02"),
-        (b"\x01\x63" + SAMPLE[2:], "kind 63"),
+        (b"", "they begin with version - and kind -"),
+        (b"\x01", "they begin with version 01 and kind -"),
+        (b"\x02", "they begin with version 02 and kind -"),
+        (b"\x00\x03" + SAMPLE[2:], "they begin with version 00 and kind 03"),
         (b"\x01\x00" + SAMPLE[2:], "kind 00"),
+        (b"text that went astray", "they begin with version 74"),
         (SAMPLE + b"\x00", "1 bytes left over"),
     ],
 )
 def test_bytes_that_are_no_record_are_refused_saying_why(data: bytes, says: str) -> None:
-    with pytest.raises(RecordFormatError, match=says):
+    with pytest.raises(RecordFormatError, match=says) as caught:
         records.decode(data)
+    assert not isinstance(caught.value, LaterRecordError)
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize("read", [records.decode, records.linked])
+@pytest.mark.parametrize(("version", "kind"), [(2, 3), (31, 0), (1, 12), (1, 255)])
+def test_a_version_or_a_kind_beyond_those_known_is_a_later_versions_record(
+    read: Callable[[bytes], object], version: int, kind: int
+) -> None:
+    """What was read, what is known here, and what to do."""
+    data = bytes((version, kind)) + SAMPLE[2:]
+    with pytest.raises(LaterRecordError) as caught:
+        read(data)
+    said = f"a record of version {version} and kind {kind}, which a later version of halog wrote: halog {RELEASE} reads"
+    assert str(caught.value).startswith(said + " version 1, kinds up to 11. Upgrade")
+    assert caught.value.evidence == {"version": version, "kind": kind, "head": data[:16].hex()}
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize("read", [records.read, records.read_linked])
+def test_a_later_versions_record_is_told_with_its_place(read: Callable[[Entry], object]) -> None:
+    entry = Entry(TopicPartition("c.p.log", 4), 17, b"\x01\x0c" + SAMPLE[2:], 0)
+    with pytest.raises(
+        LaterRecordError, match=r"^c\.p\.log/4, offset 17: a record of version 1 and kind 12,"
+    ) as caught:
+        read(entry)
+    assert (caught.value.evidence["topic"], caught.value.evidence["index"]) == ("c.p.log", 4)
+    assert (caught.value.evidence["offset"], caught.value.evidence["kind"]) == (17, 12)
 
 
 @pytest.mark.parametrize("length", range(2, len(SAMPLE)))

@@ -13,6 +13,7 @@ from halog.core.log.chain import ChainState
 from halog.core.state.tail import Tail
 from halog.core.table.holders import are_gone, holders, with_holders
 from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
+from halog.errors import LaterRecordError
 from tests.unit.core.kit import LOG_ID, SITE, A, B, C, create, epoch, table, tx
 
 pytestmark = pytest.mark.feature("R6")
@@ -94,6 +95,15 @@ def test_a_tail_travels() -> None:
 def test_what_cannot_be_a_tail_is_none(datas: list[bytes]) -> None:
     tail = kept(3, 3)
     tail.adopt(datas, at(2))
+    assert tail.run == [commit(3)]
+
+
+@pytest.mark.feature("U1")
+def test_a_tail_of_a_later_version_is_not_ignored() -> None:
+    """Whoever adopts tails is about to go on with all that was acknowledged."""
+    tail = kept(3, 3)
+    with pytest.raises(LaterRecordError, match="commits that the log may lack include: a record of version 2 and kind"):
+        tail.adopt([*encoded(commit(3)), b"\x02\x03" + encoded(commit(4))[0][2:]], at(2))
     assert tail.run == [commit(3)]
 
 

@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.adapters.memory import MemoryStore
+from halog.adapters.memory import MemoryDisk, MemoryStore
 from halog.core.log.chain import ChainState
-from halog.errors import LogError, RefusedError
+from halog.errors import LaterRecordError, LogError, RefusedError
 from halog.runtime.host.snapshotter import Snapshots, SnapshotSizes
 from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.replica.driver import Copy
 from halog.runtime.store.object_table import ObjectTable
-from halog.testing.cluster import Cluster
+from halog.runtime.topics.state_topic import SnapshotMark, marked_up_to
+from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
 
 
@@ -194,8 +195,16 @@ def of_a_later_format(marker: bytes) -> bytes:
 
 
 @pytest.mark.feature("N4", "P10")
-@pytest.mark.parametrize("changed", [without_format, of_a_later_format])
-def test_a_snapshot_of_another_format_is_not_restored(cluster: Cluster, changed: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    ("changed", "error", "says"),
+    [
+        (without_format, LogError, "none of format 2"),
+        (of_a_later_format, LaterRecordError, "has a marker of format 5, which a later version of halog wrote"),
+    ],
+)
+def test_a_snapshot_of_another_format_is_not_restored(
+    cluster: Cluster, changed: Callable[[bytes], bytes], error: type[LogError], says: str
+) -> None:
     """Its objects would be missing, or be taken for others. The log says it all; where it is trimmed, that is said."""
     taker, copy = on(cluster, cluster.active_for(Counter, "c"))
     taker.take(copy)
@@ -206,8 +215,75 @@ def test_a_snapshot_of_another_format_is_not_restored(cluster: Cluster, changed:
     assert fresh.restore() == 0, "it is read from the log"
     assert list(fresh.store.scan(b"")) == []
     taker.log.trim(copy.tp, 2)
-    with pytest.raises(LogError, match="none of format 2"):
+    with pytest.raises(error, match=says) as caught:
         fresh.restore()
+    assert type(caught.value) is error
+
+
+@pytest.mark.feature("U1", "N4")
+def test_a_row_of_a_kind_that_a_later_version_wrote_is_not_passed_over(cluster: Cluster) -> None:
+    """It may be what becomes of an object. The store of the copy that was to be made anew stays as it was."""
+    taker, copy = on(cluster, cluster.active_for(Counter, "c"))
+    taker.take(copy)
+    fresh = Fresh(cluster)
+    assert fresh.restore() > 0
+    before = list(fresh.store.scan(b""))
+    taker._writer(copy).write(taker.state_tp(copy), [(b"z and more", b"whatever it says", {})])
+    with pytest.raises(LaterRecordError, match="has a row of kind 7a, which a later version of halog wrote"):
+        fresh.restore()
+    assert list(fresh.store.scan(b"")) == before
+    taker._writer(copy).write(taker.state_tp(copy), [(b"z and more", None, {})])
+    assert fresh.restore() > 0
+
+
+@pytest.mark.feature("U1", "N4")
+def test_fields_of_a_later_version_in_a_marker_are_passed_over(cluster: Cluster) -> None:
+    """Its format says that this version reads it."""
+    taker, copy = on(cluster, cluster.active_for(Counter, "c"))
+    taker.take(copy)
+    marker = state(cluster, copy.node.me.node)[b"p"]
+    assert marker is not None
+    more = msgspec.msgpack.encode({**msgspec.msgpack.decode(marker), "note": "of a later version"})
+    taker._writer(copy).write(taker.state_tp(copy), [(b"p", more, {})])
+    assert Fresh(cluster).restore() == copy.core.state.chain.state.lsn
+
+
+@pytest.mark.feature("U1", "N4")
+def test_a_node_that_needs_a_snapshot_of_a_later_version_is_up_without_that_copy(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says why, once, and asks for nothing else."""
+    taker, copy = on(cluster, cluster.active_for(Counter, "c"))
+    taker.take(copy)
+    marker = state(cluster, copy.node.me.node)[b"p"]
+    assert marker is not None
+    other = next(name for name in cluster.names if name != copy.node.me.node)
+    cluster.kill(other)
+    cluster.disks[other] = MemoryDisk(other)
+    taker._writer(copy).write(taker.state_tp(copy), [(b"p", of_a_later_format(marker), {})])
+    taker.log.trim(copy.tp, 2)
+    cluster.restart(other)
+    wait_until(lambda: copy.name in cluster.node(other).runtime.copies, "it has looked at all copies")
+    stopped = cluster.node(other).runtime.copies[copy.name]
+    assert isinstance(stopped.error, LaterRecordError)
+    assert "a marker of format 5" in str(stopped.error)
+    put(cluster, 3)
+    assert caplog.text.count("HALOG-1127") == 1
+
+
+@pytest.mark.feature("U1", "N4")
+def test_who_mirrors_writes_nothing_over_a_snapshot_of_a_later_version(cluster: Cluster) -> None:
+    """How far that goes cannot be read: it may be further than this copy."""
+    taker, copy = on(cluster, cluster.active_for(Counter, "c"))
+    taker.take(copy)
+    log, tp = taker.log, taker.state_tp(copy)
+    log_id = copy.core.state.chain.state.log_id
+    assert marked_up_to(log, tp, SnapshotMark(), log_id) == copy.core.state.next_offset
+    marker = state(cluster, copy.node.me.node)[b"p"]
+    assert marker is not None
+    taker._writer(copy).write(tp, [(b"p", of_a_later_format(marker), {})])
+    with pytest.raises(LaterRecordError, match="a marker of format 5"):
+        marked_up_to(log, tp, SnapshotMark(), log_id)
 
 
 class Fresh:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
 from halog.adapters.memory.log import MemoryTail
+from halog.adapters.rocksdb.store import RocksStore
 from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.config import (
     ApplicationConfig,
@@ -38,6 +40,7 @@ from halog.runtime.host.assignment import CopyPlacement
 from halog.runtime.node.assembly import copy_policy, core_settings
 from halog.runtime.node.open import node
 from halog.runtime.node.wiring import open_store, reach, remote_site
+from halog.runtime.store import replaced_mark as replaced
 from halog.runtime.support.adapters import Adapters, SiteAccess
 
 
@@ -55,6 +58,36 @@ def test_a_damaged_store_is_set_aside_and_made_anew(tmp_path: Path, caplog: pyte
     assert "a new one is made from the log" in caplog.text
     (aside,) = (tmp_path / "A").glob("db.damaged-*")
     assert any(m.read_bytes() == b"rubbish" for m in aside.glob("MANIFEST-*"))
+
+
+@pytest.mark.feature("U1")
+def test_a_store_of_a_later_format_is_set_aside_by_name_and_made_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not damaged, and nobody says so: who knows its format can put it back as it was."""
+    store = open_store(tmp_path / "A")
+    store.write([(b"k", b"v")])
+    store.close()
+    (tmp_path / "A/HALOG-STORE").write_text("2\n")
+    with pytest.raises(StoreError, match=r"is not readable by this version: it is of format 2, which a later version"):
+        RocksStore(tmp_path / "A", read_only=True)
+    again = open_store(tmp_path / "A")
+    assert again.get(b"k") is None
+    noted = replaced.found(again)
+    assert noted is not None
+    assert (noted.told, noted.why.split(" (")[0]) == (False, "it is of format 2, which a later version of halog wrote")
+    again.close()
+    assert "damaged" not in caplog.text
+    (aside,) = (tmp_path / "A").glob("db.later-*")
+    assert str(aside) in caplog.text
+    open_store(tmp_path / "A").close()
+    assert not list((tmp_path / "A").glob("db.damaged-*"))
+    shutil.rmtree(tmp_path / "A/db")
+    (tmp_path / "A/WRITTEN").unlink()
+    aside.rename(tmp_path / "A/db")
+    store = open_store(tmp_path / "A")
+    assert store.get(b"k") == b"v"
+    store.close()
 
 
 def test_a_directory_of_somebody_else_is_not_touched(tmp_path: Path) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryLog
-from halog.errors import RecordFormatError, SchemaChangedError, UnknownTypeError
+from halog.errors import LaterRecordError, RecordFormatError, SchemaChangedError, UnknownTypeError
 from halog.ports import TopicPartition
 from halog.runtime.topics.schema_publication import publish
-from halog.runtime.topics.schemas import Definitions
+from halog.runtime.topics.schemas import Definitions, bring
 from halog.schema import Definition, Registry, managed
 
 TOPIC = "c.schemas"
@@ -159,6 +160,26 @@ def test_a_damaged_entry_is_an_error_for_its_own_type_only(log: MemoryLog, damag
     assert definitions.current("Aircraft").name == "Aircraft"
     with pytest.raises(RecordFormatError, match=damage.key.hex()):
         definitions.find(damage.key)
+
+
+@pytest.mark.feature("U1", "U2")
+@pytest.mark.parametrize("change", [b'"unit":"km",', b'"version":"2.1",'], ids=["a field", "a value"])
+def test_a_definition_of_a_later_version_is_told_as_such_and_brought_as_it_is(log: MemoryLog, change: bytes) -> None:
+    """It is not damaged: its key is the hash of its bytes. A site that mirrors has it for who can read it."""
+    publish(log, TOPIC, flights())
+    text = flights().info("Aircraft").definition.encode()
+    later = text.replace(b'"version":null,', b"" if b"version" in change else b'"version":null,')
+    later = b"{" + change + later[1:]
+    key = hashlib.sha256(later).digest()[:8]
+    log.put(TP, key, later)
+    definitions = Definitions(log, TOPIC)
+    assert definitions.current("Aircraft").name == "Aircraft"
+    with pytest.raises(LaterRecordError, match=f"key {key.hex()}: a definition that a later version of halog wrote"):
+        definitions.find(key)
+    here = MemoryLog(MemoryBroker())
+    here.ensure_topic(TOPIC, 1, compacted=True)
+    bring(log, here, TP)
+    assert stored(here)[key] == later
 
 
 def test_types_of_a_family_are_found_by_their_base(log: MemoryLog) -> None:
