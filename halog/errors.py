@@ -34,7 +34,7 @@
     │   └── NothingToDoError      there is nothing of what was to be ended or undone (exit 0)
     ├── LogError                  the log cannot be read as it stands
     │   ├── RecordFormatError     bytes that are no record, or no value
-    │   │   └── LaterRecordError  a record or a row that a later version of halog wrote: upgrade
+    │   │   └── LaterRecordError  a record or a row that a later version of halog wrote (exit 7)
     │   ├── DivergedError         this history and the log's are not one
     │   └── PartedError           two sites have gone on each by itself
     ├── CoordinatorError          ZooKeeper said no
@@ -280,6 +280,8 @@ class LaterRecordError(RecordFormatError):
     """A record, or a row of a state topic, is of a version or a kind that this version of halog does not know: a later
     one wrote it. Nothing is damaged, and nothing was passed over. Upgrade the installation that says so. `evidence`:
     version and kind (the two bytes, as numbers), head; where known, partition or topic, and offset."""
+
+    exit_code = 7
 
     def at(self, where: str, **place: Any) -> LaterRecordError:
         """Return the same with the place where it was met."""
