@@ -26,7 +26,7 @@ from halog.runtime.support.adapters import SiteAccess
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_switching import NAMES
-from tests.unit.sites.test_takeover import AFTER_MS, SOON_S, VOTES, WAITS_S, holders, serves, site, takes
+from tests.unit.sites.test_takeover import AFTER_MS, SOON_S, VOTES, WAITS_S, holders, is_sure, serves, site, takes
 from tests.unit.sites.two import flights, fly, level
 
 pytestmark = pytest.mark.feature("Q1", "M5", "P5")
@@ -39,6 +39,7 @@ def sites() -> Iterator[tuple[Cluster, Cluster]]:
     with site("west", "quorum", EASTS) as west, site("east", "quorum", EASTS, west) as east:
         west.see(east)
         wait_until(lambda: holders(west) == holders(east) == {"west"}, "west has all votes", SOON_S)
+        wait_until(lambda: is_sure(west), "they count", SOON_S)
         yield west, east
 
 
@@ -299,6 +300,7 @@ def test_only_a_site_that_commits_waited_for_takes_over() -> None:
     with waiting("west", VOTES) as west, waiting("east", VOTES, west) as east, waiting("dr", VOTES, west) as dr:
         west.see(east), west.see(dr), east.see(dr), dr.see(east)
         wait_until(lambda: holders(west) == holders(east) == holders(dr) == {"west"}, "west has all votes", SOON_S)
+        wait_until(lambda: is_sure(west), "they count", SOON_S)
         fly(west, *range(5))
         level(west, dr)
         west.cut_off("dr")
@@ -331,6 +333,7 @@ def test_one_that_takes_over_waits_for_no_site_without_nodes() -> None:
     with waiting("west", EASTS) as west, waiting("east", EASTS, west) as east:
         west.see(east)
         wait_until(lambda: holders(west) == holders(east) == {"west"}, "west has all votes", SOON_S)
+        wait_until(lambda: is_sure(west), "they count", SOON_S)
         fly(west, *range(5))
         for name in west.names:
             west.kill(name)
