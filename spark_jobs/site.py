@@ -19,14 +19,16 @@ import msgspec
 from halog.adapters.kafka.conf import common
 from halog.adapters.kafka.read import Readers
 from halog.config import Config, load_config
+from halog.core.ids import Member
 from halog.core.table.table import PartitionTable
 from halog.errors import AvailabilityError, ConfigError, UnknownTypeError
 from halog.metadata import bindings
+from halog.metadata.cluster_level import check_level
 from halog.ports import Entry, TopicPartition
 from halog.runtime.keys.key_owners import Places
 from halog.runtime.node.live_config import in_force
 from halog.runtime.node.wiring import adapters_for, addresses
-from halog.runtime.rpc import frames
+from halog.runtime.rpc import frames, versions
 from halog.runtime.rpc.router import Router
 from halog.runtime.rpc.watch import watch
 from halog.runtime.support.adapters import Adapters, SiteAccess
@@ -85,8 +87,9 @@ class Site:
         self.look()
 
     def look(self) -> None:
-        """Learn what the cluster has now."""
+        """Learn what the cluster has now. VersionMismatchError where this halog does not know its level."""
         config, coordinator = self.config, self.coordinator
+        check_level(coordinator, config.cluster.name)
         self.definitions = Definitions(self.log, topic_names.schemas_topic(config))
         self.held = bindings.read(coordinator)
         found = coordinator.get_many([f"partitions/{name}" for name in coordinator.children("partitions")])
@@ -101,8 +104,9 @@ class Site:
 
     def router(self, attempt_s: float) -> Router:
         """Return a router that asks the nodes, each attempt for so long; it knows the partitions there are now."""
-        hello = frames.Hello(self.config.cluster.name, self.name, time.time_ns() // 1_000_000)
-        self._channel.introduce(frames.encode(hello))
+        me = Member(self.name, time.time_ns() // 1_000_000)
+        hello = versions.greeting(self.config.cluster.name, me, "tool")
+        self._channel.introduce(frames.encode(hello), versions.judge_answer)
         router = Router(self.name, self._channel, attempt_s)
         watch(self.coordinator, router, [table.name for table in self.tables])
         return router
