@@ -45,7 +45,9 @@
     ├── VersionMismatchError      another process runs a halog that this one cannot work with (exit 7)
     │   └── UnsupportedRequestError   a node was asked for what its halog does not know
     └── NodeError                 this node cannot work
-        ├── DuplicateNodeError    another live node has the same name
+        ├── DuplicateNodeError    another live process is the same node
+        │   ├── DuplicateLocationError    it has the same name
+        │   └── DuplicateTimestampError   it has the same installation timestamp
         ├── ForkedError           used in a child after fork()
         └── ClosedError           used after close
 
@@ -336,7 +338,17 @@ class NodeError(HalogError):
 
 
 class DuplicateNodeError(NodeError):
-    """Another live node has the same name."""
+    """Another live process is the same node (N1)."""
+
+
+class DuplicateLocationError(DuplicateNodeError):
+    """This process and another live one have the same name, so the same location code. `evidence`: node, and of the
+    other process incarnation, pid, address."""
+
+
+class DuplicateTimestampError(DuplicateNodeError):
+    """This node and another live one have the same installation timestamp: the data directory of one is a copy.
+    `evidence`: installation, and of that node its name (node), pid, address."""
 
 
 class ForkedError(NodeError):

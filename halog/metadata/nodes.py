@@ -6,12 +6,12 @@ nodes/<name>    ephemeral, JSON: `NodeInfo`
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from halog.core.ids import Member
-from halog.errors import DuplicateNodeError
+from halog.errors import DuplicateLocationError
 from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator
 
@@ -44,22 +44,33 @@ class NodeInfo(msgspec.Struct, frozen=True):
 _INFO = ZnodeFormat(msgspec.json.Decoder(NodeInfo).decode, "is no registration of a node")
 
 
-def register(coordinator: Coordinator, info: NodeInfo, wait_s: float) -> None:
-    """Register this node. An older run of this very node (same installation) is waited for until its session ends; any
-    other holder of the name is an error (DuplicateNodeError)."""
+def register(
+    coordinator: Coordinator, info: NodeInfo, wait_s: float, lives: Callable[[NodeInfo], bool | None]
+) -> None:
+    """Register this node. DuplicateLocationError if another process has the name and goes on.
+
+    The registration of another run of this very node (same installation) is taken away where `lives` says that it has
+    ended, and refuses this one where it lives; what nobody can tell of is waited for until its session ends. So is any
+    other holder of the name."""
     path, data = f"nodes/{info.name}", msgspec.json.encode(info)
     until = time.monotonic() + wait_s
     while not coordinator.create(path, data, ephemeral=True):
         found = coordinator.get(path)
-        holder = None if found is None else _INFO.decode(path, found.data)
-        if holder is not None and holder.installation == info.installation and found is not None:
+        if found is None:
+            continue
+        holder = _INFO.decode(path, found.data)
+        is_own = holder.installation == info.installation
+        goes_on = (holder.incarnation != info.incarnation and lives(holder)) if is_own else None
+        if goes_on is False:
             coordinator.delete(path, found.version)
             continue
-        if time.monotonic() >= until and holder is not None:
-            raise DuplicateNodeError(
+        if goes_on or time.monotonic() >= until:
+            copied = "; its data directory was copied, give the copy another node's name and an empty directory"
+            raise DuplicateLocationError(
                 f"a node named {info.name} is running already (pid {holder.pid} at {holder.address}); "
-                "stop it or choose another name",
+                f"stop it or choose another name{copied if is_own else ''}",
                 node=info.name,
+                incarnation=holder.incarnation,
                 pid=holder.pid,
                 address=holder.address,
             )

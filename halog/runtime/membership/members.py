@@ -24,6 +24,7 @@ from halog.core.table.zones import NodeContacts
 from halog.errors import FrameError, HalogError, UnreachableError, UnsupportedRequestError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel, Peer
+from halog.runtime.membership.duplicates import same_installation
 from halog.runtime.membership.witness import is_secret
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import from_frame
@@ -72,7 +73,7 @@ class _Link:
         "up",
     )
 
-    def __init__(self, info: NodeInfo, patience_ms: int, now_ms: int) -> None:
+    def __init__(self, info: NodeInfo, patience_ms: int, now_ms: int, obstacle: str) -> None:
         self.info = info
         self.peer: Peer | None = None
         self.heard_ms = now_ms
@@ -96,11 +97,10 @@ class _Link:
         self.left = False
         self.lost = ""
         """Why it went down last."""
-        mismatch = mismatch_of(info)
-        self.refused = "" if mismatch is None else mismatch.message
+        self.refused = obstacle
         """Why the two do not talk: as it has registered, or as it said when it was connected to last."""
         self.refused_told = ""
-        self.speaks = mismatch is None
+        self.speaks = not obstacle
         """Is it worth connecting to?"""
 
     @property
@@ -228,7 +228,7 @@ class Membership:
                         replaced.append(link.info.member)
                     if link is not None and link.peer is not None:
                         link.peer.close()
-                    self.links[name] = _Link(info, self.non_response_ms, self.clock())
+                    self.links[name] = _Link(info, self.non_response_ms, self.clock(), self._obstacle(info))
                     dial.append(name)
         for member in replaced:  # its directory is locked by one process at a time
             self.succeeded(member)
@@ -239,6 +239,12 @@ class Membership:
             else:
                 self._refuse(self.links[name], self.links[name].refused)
         self._publish()
+
+    def _obstacle(self, info: NodeInfo) -> str:
+        """Return why this node does not talk to another one, as far as that one's registration says; "": it does."""
+        me = self.registered.get(self.me.node)
+        error = mismatch_of(info) or (None if me is None else same_installation(me, info))
+        return "" if error is None else error.message
 
     def heard(self, node: str, incarnation: int, offline: str | None = None) -> None:
         """A frame of this member arrived. `offline`: why it says that it is offline; "": it says that it is not."""

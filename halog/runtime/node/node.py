@@ -33,6 +33,7 @@ from halog.runtime.host.offline_copies import OfflineCopies
 from halog.runtime.host.services import NodeContext
 from halog.runtime.keys.key_owners import Places
 from halog.runtime.keys.routing import Routing
+from halog.runtime.membership import duplicates
 from halog.runtime.membership.addresses import check_bound, check_reachable, machine
 from halog.runtime.membership.node_quorum import NodeQuorum, zones_of
 from halog.runtime.membership.witness import Witness
@@ -195,8 +196,9 @@ class Runtime:
             *me, "", run.installation, hosts, self.pid, RELEASE, registered, machine(), types, versions.SPOKEN
         )
         wait_s = 2 * config.timing.session_timeout_ms / 1000
-        self._registration = Registration(a.coordinator, info, wait_s, self.asker, host)
         self._hello = versions.greeting(config.cluster.name, me, "node" if hosts else "client")
+        lives = partial(duplicates.lives, a.channel, self._hello)
+        self._registration = Registration(a.coordinator, info, wait_s, self.asker, host, lives)
         self._membership = NodeMembership(
             config, a, self._hello, self._known, host, self.zoning, self._registration, self.telling
         )
@@ -218,6 +220,7 @@ class Runtime:
             config.limits.max_frame_bytes,
             counting,
             None if host is None else self.mover,
+            lambda: self.info,
         )
         self.remapping = (
             None if host is None else RemapDriver(host, self.members, lambda: self.config, self.routing, self.mover)
@@ -281,7 +284,9 @@ class Runtime:
             actual = a.channel.listen(address, self.service.on_frame, self.service.on_closed)
         check_bound(self.name, address, actual)
         self._registration.register(actual)
-        check_reachable(self.info, nodes.read_nodes(a.coordinator, a.coordinator.children("nodes")).values())
+        others = nodes.read_nodes(a.coordinator, a.coordinator.children("nodes")).values()
+        check_reachable(self.info, others)
+        duplicates.check_alone(self.info, others)
 
     def _serve(self, host: Host, tables: list[tuple[int, PartitionTable]]) -> None:
         """Host what the tables say, and do what hosting nodes do by themselves."""

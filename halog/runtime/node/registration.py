@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -23,11 +24,18 @@ AGAIN_S = 0.2
 
 class Registration:
     """A node's `Registration` is made when it joins, and again whenever a session was lost. `wait_s`: how long the
-    registration of an earlier run is waited for to end."""
+    registration of another run is waited for to end. `lives`: see `nodes.register`."""
 
     def __init__(
-        self, coordinator: Coordinator, info: NodeInfo, wait_s: float, asker: Asker, host: Host | None
+        self,
+        coordinator: Coordinator,
+        info: NodeInfo,
+        wait_s: float,
+        asker: Asker,
+        host: Host | None,
+        lives: Callable[[NodeInfo], bool | None],
     ) -> None:
+        self._lives = lives
         self._coordinator = coordinator
         self.info = info
         """What the node says of itself."""
@@ -53,13 +61,13 @@ class Registration:
     def register(self, address: str) -> None:
         """Register, listening at `address`. DuplicateNodeError."""
         self.info = msgspec.structs.replace(self.info, address=address)
-        nodes.register(self._coordinator, self.info, self._wait_s)
+        nodes.register(self._coordinator, self.info, self._wait_s, self._lives)
 
     def _register_again(self) -> None:
         """The old session took our registration with it. Tried until it is there, or the session is lost again."""
         while not self._asker.closed and self.state is not SessionState.LOST:
             try:
-                nodes.register(self._coordinator, self.info, self._wait_s)
+                nodes.register(self._coordinator, self.info, self._wait_s, self._lives)
                 break
             except (HalogError, UnknownResult) as e:
                 logger.warning("could not register again, going on trying: %s", e)

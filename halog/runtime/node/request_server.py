@@ -14,8 +14,10 @@ from halog.config.check import wrong_name
 from halog.core import results as res
 from halog.core.ids import Member
 from halog.errors import FrameError, HalogError, NotActiveError, NothingToDoError, RefusedError, VersionMismatchError
+from halog.metadata.nodes import NodeInfo
 from halog.ports import Peer
 from halog.runtime.client import vote_calls as ballots
+from halog.runtime.membership.duplicates import same_name
 from halog.runtime.node.node_load import LoadCounter
 from halog.runtime.replica import moment_server as looks
 from halog.runtime.replica.driver import Copy
@@ -57,10 +59,12 @@ class Service:
         max_frame: int,
         counting: LoadCounter,
         mover: Mover | None,
+        info: Callable[[], NodeInfo],
     ) -> None:
-        """Listen for a node. `known` returns the nodes of the configuration in force. `max_frame` is how many bytes a
-        frame may have. `mover` is there in a hosting node."""
+        """Listen for a node. `info` returns what it has registered, `known` the nodes of the configuration in force.
+        `max_frame` is how many bytes a frame may have. `mover` is there in a hosting node."""
         self._known = known
+        self._info = info
         self.telling = telling
         self.hello = hello
         self.members = members
@@ -127,7 +131,7 @@ class Service:
     def _introduced(self, peer: Peer, hello: frames.Hello) -> None:
         """Take a greeting. Whoever is refused is told why, and its connection ends."""
         try:
-            spoken = self._judge(hello)
+            spoken = self._judge(peer, hello)
         except HalogError as e:
             if versions.expects_answer(hello):
                 _send(peer, to_frame(e))
@@ -137,15 +141,19 @@ class Service:
             raise FrameError(f"{peer.remote} is refused: {e}", told=True) from None
         with self._lock:
             self._peers[id(peer)] = Member(hello.node, hello.incarnation)
-        _send(peer, frames.Welcome(self.hello.node, spoken, self.hello.release))
+        _send(peer, frames.Welcome(self.hello.node, spoken, self.hello.release, self.hello.incarnation))
 
-    def _judge(self, hello: frames.Hello) -> int:
+    def _judge(self, peer: Peer, hello: frames.Hello) -> int:
         """Return the protocol that is spoken with a process. Raises the error that it is told."""
         for name in (hello.node, hello.cluster):
             if why := wrong_name(name):
                 raise self._refused(ascii(hello.node[:SHOWN]), why)
         if hello.cluster != self.hello.cluster:
             raise self._refused(hello.node, f"it belongs to cluster {hello.cluster!r}, this is {self.hello.cluster!r}")
+        if hello.role == "node" and hello.node == self.hello.node and hello.incarnation != self.hello.incarnation:
+            duplicate = same_name(self._info(), peer.remote, hello)
+            self.telling.intruder(hello.node, duplicate.message)
+            raise duplicate
         spoken = versions.greeted(hello)
         if spoken is None:
             error = versions.mismatch_from(self.hello.node, hello)

@@ -381,6 +381,8 @@ class Welcome(_Frame):
     protocol: int
     """The highest that both speak: it counts on this connection."""
     release: str
+    incarnation: int = 0
+    """Which run of the node this is."""
 
 
 class Objects(_Frame):

@@ -63,6 +63,10 @@ def line(cluster: Cluster) -> Iterator[Line]:
     made.close()
 
 
+def welcome(cluster: Cluster) -> list[object]:
+    return ["Welcome", "A", 3, halog.__version__, cluster.node("A").runtime.info.incarnation]
+
+
 # --- frames ---
 
 
@@ -99,9 +103,9 @@ def test_a_frame_of_an_unknown_kind_is_told_from_bytes_that_are_no_frame() -> No
 
 
 @pytest.mark.feature("U1")
-def test_an_unknown_request_is_answered_by_name_and_the_connection_goes_on(line: Line) -> None:
+def test_an_unknown_request_is_answered_by_name_and_the_connection_goes_on(cluster: Cluster, line: Line) -> None:
     line.say("Hello", "test", "new-tool", 1, 3, 3, "9.9", "tool")
-    assert line.hear() == ["Welcome", "A", 3, halog.__version__]
+    assert line.hear() == welcome(cluster)
     line.say("Teleport", "p", 7)
     tag, error, message, evidence = line.hear()
     assert (tag, error) == ("Failed", "UnsupportedRequestError")
@@ -128,9 +132,9 @@ def test_the_highest_protocol_that_both_speak_counts(lowest: int, highest: int, 
 
 
 @pytest.mark.feature("U1")
-def test_a_later_version_that_speaks_this_protocol_too_is_welcome(line: Line) -> None:
+def test_a_later_version_that_speaks_this_protocol_too_is_welcome(cluster: Cluster, line: Line) -> None:
     line.say("Hello", "test", "B", 7, 12, 3, "1.4", "node", "later", {"and": "more"})
-    assert line.hear() == ["Welcome", "A", 3, halog.__version__]
+    assert line.hear() == welcome(cluster)
 
 
 @pytest.mark.feature("U1")
@@ -173,7 +177,7 @@ class Answering:
     [
         (("Failed", "VersionMismatchError", "both are named", {"node": "A"}), VersionMismatchError, "both are named"),
         (("Failed", "FrameError", "it is of another cluster", {}), UnreachableError, "refuses this process: it is of"),
-        (("Welcome", "A", 9, "1.4", "later"), VersionMismatchError, "node A runs halog 1.4, which speaks protocol 9"),
+        (("Welcome", "A", 9, "1.4", 7, "more"), VersionMismatchError, "node A runs halog 1.4, which speaks protocol 9"),
         (("Valid",), UnreachableError, "answered a greeting with Confirmation"),
         (("Never", "heard"), UnreachableError, "did not answer as a node does"),
     ],
