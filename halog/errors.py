@@ -342,7 +342,7 @@ class DuplicateNodeError(NodeError):
 
 
 class DuplicateLocationError(DuplicateNodeError):
-    """This process and another live one have the same name, so the same location code. `evidence`: node, and of the
+    """The name, so the location code, of this process is that of another live one. `evidence`: node, and of the
     other process incarnation, pid, address."""
 
 
