@@ -342,7 +342,7 @@ class DuplicateNodeError(NodeError):
 
 
 class DuplicateLocationError(DuplicateNodeError):
-    """The name, so the location code, of this process is that of another live one. `evidence`: node, and of the
+    """Another live process has this node's name. The location code is hashed from that. `evidence`: node, and of the
     other process incarnation, pid, address."""
 
 
