@@ -60,7 +60,9 @@ def _node(base: Path, own: NodeConfig | None, active: NodeConfig) -> NodeConfig:
     the node."""
     if own is None:
         return dataclasses.replace(active, data_dir=base / active.data_dir)
-    return dataclasses.replace(active, data_dir=own.data_dir, address=own.address)
+    return dataclasses.replace(
+        active, data_dir=own.data_dir, address=own.address, listen=own.listen, advertise=own.advertise
+    )
 
 
 def _site(base: Path, own: RemoteSiteConfig | None, active: RemoteSiteConfig) -> RemoteSiteConfig:

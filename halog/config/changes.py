@@ -116,6 +116,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "nodes.*": Rule(AT_ONCE, ""),
     "nodes.*.data_dir": Rule(OWN_FILE, _NODE),
     "nodes.*.address": Rule(OWN_FILE, _NODE),
+    "nodes.*.listen": Rule(OWN_FILE, _NODE),
+    "nodes.*.advertise": Rule(OWN_FILE, _NODE),
     "nodes.*.votes": Rule(AT_ONCE, ""),
     "nodes.*.failure_domain": Rule(AT_ONCE, _SPREAD),
     "nodes.*.site": Rule(AT_ONCE, "its old site first; it is started with the new one's file and an empty directory"),

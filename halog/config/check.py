@@ -225,6 +225,10 @@ def _zones(config: Config) -> Problems:
 
 def _node(key: str, node: NodeConfig) -> Problems:
     yield from address_problems(f"{key}.address", node.address)
+    if node.listen:
+        yield from address_problems(f"{key}.listen", node.listen, every=bool(node.advertise))
+    if node.advertise:
+        yield from address_problems(f"{key}.advertise", node.advertise)
     if node.votes < 0:
         yield f"{key}.votes", f"must not be negative, is {node.votes}"
     if node.failure_domain and not is_plain(node.failure_domain):
@@ -297,7 +301,7 @@ def _same_data_dir(config: Config) -> Problems:
     same path."""
     seen: dict[tuple[str, str], list[tuple[str, PurePath]]] = {}
     for name, node in config.nodes.items():
-        host, own = node.address.rpartition(":")[0], PurePath(os.path.normpath(node.data_dir))
+        host, own = node.reached.rpartition(":")[0], PurePath(os.path.normpath(node.data_dir))
         others = seen.setdefault((node.site, host), [])
         for other, its in others:
             if its == own:
@@ -320,12 +324,13 @@ def shared_addresses(config: Config) -> Problems:
     used = {node for zone in config.all_sites.zones for node in config.all_sites.nodes_of(zone)}
     seen: dict[tuple[str, str, int], str] = {}
     for name, node in config.all_sites.nodes.items():
-        place = place_of(node.address)
+        place = place_of(node.reached)
         if name not in used or place is None or place[1] == 0:
             continue
         other = seen.setdefault((node.site, *place), name)
         if other != name:
-            yield f"nodes.{name}.address", f"{node.address!r} is node {other}'s too; each node needs its own"
+            key = "advertise" if node.advertise else "listen" if node.listen else "address"
+            yield f"nodes.{name}.{key}", f"{node.reached!r} is node {other}'s too; each node needs its own"
 
 
 def _positive(config: Config) -> Problems:

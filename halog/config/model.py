@@ -173,9 +173,21 @@ class NodeConfig:
 
     data_dir: Path
     address: str = "127.0.0.1:0"  # loopback, any free port: nothing is reachable from outside unless configured
+    listen: str = ""  # where it listens, if that is not `address`: may be all interfaces where `advertise` is given
+    advertise: str = ""  # where others reach it, if that is not where it listens; port 0: the one it listens at
     votes: int = 1  # in the quorums of its zones: equal unless configured; a node with 0 does not count
     failure_domain: str = ""  # what fails as one: a rack, a host; without one each node is its own, as on one rack
     site: str = ""  # where it is, in a file that all sites share; "": this site, as in a file of one site
+
+    @property
+    def listens(self) -> str:
+        """Return where it listens."""
+        return self.listen or self.address
+
+    @property
+    def reached(self) -> str:
+        """Return where others reach it, as far as the configuration says."""
+        return self.advertise or self.listens
 
 
 @dataclass(frozen=True)

@@ -114,9 +114,11 @@ def place_of(address: str) -> tuple[str, int] | None:
         return bare, port
 
 
-def address_problems(key: str, address: str, *, zero: bool = True, bare: bool = True) -> Problems:
+def address_problems(
+    key: str, address: str, *, zero: bool = True, bare: bool = True, every: bool = False
+) -> Problems:
     """Yield (key, reason) if this is no host:port. `zero`: may the port be any free one? `bare`: may an IPv6 address
-    stand without brackets? The clients of Kafka and ZooKeeper take none."""
+    stand without brackets? The clients of Kafka and ZooKeeper take none. `every`: may it stand for all interfaces?"""
     host, colon, text = address.rpartition(":")
     port = _port(text)
     if not colon or not host or port is None:
@@ -128,10 +130,17 @@ def address_problems(key: str, address: str, *, zero: bool = True, bare: bool = 
         yield key, f"{address!r}: a server to connect to needs a port"
     elif names_all_interfaces(host):
         why = "stands for every interface of the machine that reads it, so other machines would connect to themselves"
-        yield key, f"{address!r} {why}; name the host or the address by which other machines reach this one"
+        name = "name the host or the address by which other machines reach this one"
+        apart = f", or set {key.rpartition('.')[0]}.listen to it and advertise to that" if _is_of_node(key) else ""
+        if not every:
+            yield key, f"{address!r} {why}; {name}{apart}"
     elif _names_many(host):
         why = "is a multicast or broadcast address, which no server can be reached at"
         yield key, f"{address!r} {why}; name the host or the address by which other machines reach this one"
+
+
+def _is_of_node(key: str) -> bool:
+    return key.startswith("nodes.") and key.endswith((".address", ".listen"))
 
 
 def _may_be_host(host: str) -> bool:

@@ -323,6 +323,18 @@ WRONG: list[tuple[str, str, str, str]] = [
     ),
     ('address = "127.0.0.1:0"', f'address = "{"h." * 127}h:7400"', "nodes.A.address", "host:port"),
     ('address = "127.0.0.1:0"', 'address = "h\\u0000:7400"', "nodes.A.address", "host:port"),
+    *(
+        ('address = "127.0.0.1:0"', f'listen = "{host}:7400"', "nodes.A.listen", "or set nodes.A.listen to it and adv")
+        for host in ("0.0.0.0", "[::]")
+    ),
+    ('address = "127.0.0.1:0"', 'listen = "7400"', "nodes.A.listen", "host:port"),
+    ('address = "127.0.0.1:0"', 'advertise = "10.0.0.5"', "nodes.A.advertise", "host:port"),
+    (
+        'address = "127.0.0.1:0"',
+        'listen = "0.0.0.0:7400"\nadvertise = "0.0.0.0:7400"',
+        "nodes.A.advertise",
+        "every interface",
+    ),
     ('data_dir = "var/C"', 'data_dir = "var/A"', "nodes.C.data_dir", "is node A's too"),
     ('data_dir = "var/C"', 'data_dir = "./var/B/../A"', "nodes.C.data_dir", "is node A's too"),
     ('data_dir = "var/C"', "", "nodes.C.data_dir", "is missing"),

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
+from halog.config import NodeConfig
 from halog.config.sites import names_all_interfaces
 from halog.errors import ConfigError
 from halog.metadata.nodes import NodeInfo
@@ -28,15 +29,22 @@ def machine() -> str:
         return ""
 
 
-def check_bound(node: str, configured: str, actual: str) -> None:
-    """Raise ConfigError where the configured name turned out to be the address of all interfaces."""
+def advertised(node: str, own: NodeConfig, actual: str) -> str:
+    """Return where others reach a node that listens at `actual`. Raises ConfigError where nothing is advertised and
+    the configured name turned out to be the address of all interfaces."""
+    if own.advertise:
+        host, _, port = own.advertise.rpartition(":")
+        return own.advertise if int(port) else f"{host}:{actual.rpartition(':')[2]}"
     if names_all_interfaces(actual.rpartition(":")[0]):
+        key = "listen" if own.listen else "address"
         raise ConfigError(
-            f"nodes.{node}.address: {configured} is {actual} here, which stands for every interface of whichever "
-            "machine reads it; name the host or the address by which other machines reach this one",
+            f"nodes.{node}.{key}: {own.listens} is {actual} here, which stands for every interface of whichever "
+            f"machine reads it; set nodes.{node}.advertise to the host or the address by which other machines reach "
+            "this one",
             node=node,
             address=actual,
         )
+    return actual
 
 
 def check_reachable(me: NodeInfo, others: Iterable[NodeInfo]) -> None:

@@ -34,7 +34,7 @@ from halog.runtime.host.services import NodeContext
 from halog.runtime.keys.key_owners import Places
 from halog.runtime.keys.routing import Routing
 from halog.runtime.membership import duplicates
-from halog.runtime.membership.addresses import check_bound, check_reachable, machine
+from halog.runtime.membership.addresses import advertised, check_reachable, machine
 from halog.runtime.membership.node_quorum import NodeQuorum, zones_of
 from halog.runtime.membership.witness import Witness
 from halog.runtime.merge.compensation import Compensate, by_the_rules
@@ -279,11 +279,12 @@ class Runtime:
         """Listen, if this node hosts anything, and let the others know where."""
         a = self.adapters
         a.channel.introduce(frames.encode(self._hello), versions.judge_answer)
-        address, actual = c.nodes[self.name].address if self.name in c.nodes else "127.0.0.1:0", ""
+        address = ""
         if self.host is not None:
-            actual = a.channel.listen(address, self.service.on_frame, self.service.on_closed)
-        check_bound(self.name, address, actual)
-        self._registration.register(actual)
+            own = c.nodes[self.name]
+            actual = a.channel.listen(own.listens, self.service.on_frame, self.service.on_closed)
+            address = advertised(self.name, own, actual)
+        self._registration.register(address)
         others = nodes.read_nodes(a.coordinator, a.coordinator.children("nodes")).values()
         check_reachable(self.info, others)
         duplicates.check_alone(self.info, others)

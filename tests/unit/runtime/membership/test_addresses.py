@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from halog.config import NodeConfig
 from halog.errors import ConfigError
 from halog.metadata.nodes import NodeInfo
-from halog.runtime.membership.addresses import check_bound, check_reachable, machine
+from halog.runtime.membership.addresses import advertised, check_reachable, machine
 from halog.runtime.node import node as node_module
 from halog.testing.cluster import Cluster
+from tests.unit.counting import REGISTRY, Counter
 
 
 def info(name: str, address: str, where: str, hosts: bool = True) -> NodeInfo:
@@ -52,8 +57,41 @@ def test_nothing_else_is_refused(me: NodeInfo, other: NodeInfo) -> None:
 @pytest.mark.feature("N1")
 @pytest.mark.parametrize("actual", ["0.0.0.0:7400", "[::]:7400"])
 def test_a_host_name_that_stands_for_all_interfaces_is_refused_once_it_is_known(actual: str) -> None:
-    with pytest.raises(ConfigError, match=r"nodes\.A\.address: everywhere:7400 is"):
-        check_bound("A", "everywhere:7400", actual)
+    own = NodeConfig(Path("A"), "everywhere:7400")
+    with pytest.raises(ConfigError, match=r"nodes\.A\.address: everywhere:7400 is .*set nodes\.A\.advertise"):
+        advertised("A", own, actual)
+    with pytest.raises(ConfigError, match=r"nodes\.A\.listen: everywhere:7400 is"):
+        advertised("A", NodeConfig(Path("A"), listen="everywhere:7400"), actual)
+    assert advertised("A", replace(own, advertise="host-a:7401"), actual) == "host-a:7401"
+
+
+@pytest.mark.feature("N1", "N2")
+@pytest.mark.parametrize(
+    ("own", "reached"),
+    [
+        (NodeConfig(Path("A"), "10.0.0.5:0"), "10.0.0.5:4711"),
+        (NodeConfig(Path("A"), listen="0.0.0.0:7400", advertise="host-a:0"), "host-a:4711"),
+        (NodeConfig(Path("A"), listen="[::]:7400", advertise="[2001:db8::5]:30400"), "[2001:db8::5]:30400"),
+    ],
+)
+def test_a_node_is_registered_where_others_reach_it(own: NodeConfig, reached: str) -> None:
+    actual = f"{own.listens.rpartition(':')[0]}:4711"
+    assert advertised("A", own, actual) == reached
+
+
+@pytest.mark.feature("N1", "N2")
+def test_a_node_that_listens_on_all_interfaces_is_reached_where_it_says() -> None:
+    cluster = Cluster(2, partitions=2, registry=REGISTRY)
+    nodes = {
+        name: replace(own, listen="0.0.0.0:0", advertise="127.0.0.1:0") for name, own in cluster.config.nodes.items()
+    }
+    cluster.config = replace(cluster.config, nodes=nodes).validate()
+    with cluster:
+        with cluster.client().transaction() as tx:
+            tx.create(Counter("c"))
+        addresses = {cluster.node(name).runtime.info.address for name in cluster.names}
+        assert len(addresses) == 2
+        assert all(a.startswith("127.0.0.1:") and not a.endswith(":0") for a in addresses)
 
 
 @pytest.mark.feature("N1")

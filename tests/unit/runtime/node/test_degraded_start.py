@@ -31,7 +31,7 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("step", ["check_bound", "check_reachable", "begun_anew", "_serve"])
+@pytest.mark.parametrize("step", ["advertised", "check_reachable", "begun_anew", "_serve"])
 def test_a_node_says_how_it_is_while_it_starts(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """It is asked from the moment it listens, and answers, whatever is not there yet."""
     on: Any = Runtime if hasattr(Runtime, step) else runtime_node
