@@ -115,6 +115,10 @@ class Pool:
             try:
                 _send(sock, address, self._greeting, timeout_s)
                 self._answered(address, _receive(sock, address, deadline, timeout_s, self._max_frame))
+            except FrameError as error:  # something else listens there by now
+                self._discard(sock)
+                said = f"{address} did not answer as a node does: {error}"
+                raise UnreachableError(said, address=address, refused=False, sent=False) from None
             except BaseException as error:
                 if isinstance(error, HalogError):  # whatever was met: the request was not sent
                     error.evidence["sent"] = False

@@ -34,6 +34,7 @@ from halog.errors import (
     QuorumError,
     RefusedError,
     TransactionError,
+    VersionMismatchError,
 )
 from halog.runtime.client.caller import Asker
 from halog.runtime.client.commits import OVERLOADED_S, PERHAPS, RETRY_S, Commits
@@ -70,6 +71,7 @@ REFUSALS = (
     QuorumError,
     PartitionUnavailableError,
     RefusedError,
+    VersionMismatchError,
     ClosedError,
 )
 """A node that answers one of these did nothing. After any other error nobody knows."""

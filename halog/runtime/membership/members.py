@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from halog.core.election.challenges import Challenges
@@ -29,7 +30,7 @@ from halog.runtime.membership.witness import is_secret
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import from_frame
 from halog.runtime.rpc.own_state import OwnState
-from halog.runtime.rpc.versions import mismatch_of
+from halog.runtime.rpc.versions import TEXT, common, mismatch_of
 from halog.runtime.support.clock import monotonic_ms
 
 logger = logging.getLogger("halog.members")
@@ -428,9 +429,10 @@ class Membership:
         link.dialled_ms = self.clock()  # not before: a slow dial says nothing of how long a connection lasts
         try:
             peer.send(self.hello)
-            peer.send(self._sign_of_life())
         except UnreachableError:
             return None, BREAKS
+        with suppress(UnreachableError):  # it may have refused us, and closed: its end says what comes of it
+            peer.send(self._sign_of_life())
         return peer, ""
 
     def _answered(self, link: _Link, peer: Peer, data: bytes) -> None:
@@ -441,9 +443,10 @@ class Membership:
         if isinstance(error, UnsupportedRequestError):
             logger.warning("%s", error)
         elif error is not None:
-            self._refuse(link, error.message)
-            raise FrameError(f"{peer.remote} refuses this node: {error}", told=True)
-        elif isinstance(reply, frames.Welcome):
+            why = frames.shown(error.message, TEXT)
+            self._refuse(link, why)
+            raise FrameError(f"{peer.remote} refuses this node: {why}", told=True)
+        elif isinstance(reply, frames.Welcome) and common(reply.protocol, reply.protocol) is not None:
             link.refused = ""
         else:
             raise FrameError(f"{peer.remote} sent {type(reply).__name__} on a connection that only carries ours")

@@ -117,6 +117,8 @@ class Service:
             return
         frame = frames.decode_incoming(data)
         handler = self._handlers.get(type(frame))
+        if isinstance(frame, frames.Hello) and member is not None:
+            raise FrameError(f"{peer.remote} introduced itself twice")
         if isinstance(frame, frames.Hello):
             self._introduced(peer, frame)
         elif member is None:

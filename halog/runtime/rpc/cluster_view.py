@@ -19,7 +19,7 @@ from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel
-from halog.runtime.rpc.versions import check_spoken
+from halog.runtime.rpc.versions import check_spoken, mismatch_of
 
 RETRY_S = 0.01
 """Pause between attempts when nothing tells us of a change: an election takes a few tens of ms."""
@@ -113,7 +113,10 @@ class ClusterView:
         info = self._last.get(node)
         if info is None:
             raise UnreachableError(f"node {node} was never registered", sent=False)
-        check_spoken(info)
+        if node in self.nodes:
+            check_spoken(info)
+        elif (error := mismatch_of(info)) is not None:  # it is gone, and another one comes
+            raise UnreachableError(f"node {node} is not registered; last it was: {error}", node=node, sent=False)
         return info.address
 
     def pause(self, partition: str, seen: int, until: float) -> None:

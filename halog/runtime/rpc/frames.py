@@ -534,7 +534,7 @@ def decode_incoming(data: bytes) -> Control | Request | UnknownFrame:
     try:
         frame: Control | Request = _INCOMING.decode(data)
         return frame
-    except (msgspec.MsgspecError, UnicodeDecodeError, ConfigError) as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ConfigError) as e:
         tag = _tag_of(data)
         if tag is not None and tag not in _TAGS:
             return UnknownFrame(tag)
@@ -553,13 +553,19 @@ class _Tagged(msgspec.Struct, array_like=True):
 _TAGGED = msgspec.msgpack.Decoder(_Tagged)
 
 
+def shown(text: str, most: int = SHOWN) -> str:
+    """Return a text of a stranger for people: quoted and shortened where it is too long, or has characters that are
+    none to print."""
+    return text if len(text) <= most and text.isascii() and text.isprintable() else ascii(text[:most])
+
+
 def _tag_of(data: bytes) -> str | None:
     """Return the tag of a frame, whatever follows it; None: this is no frame."""
     try:
         tag = _TAGGED.decode(data).tag
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return tag if tag.isascii() and tag.isidentifier() and len(tag) <= SHOWN else ascii(tag[:SHOWN])
+    return shown(tag)
 
 
 def decode_reply(data: bytes) -> Reply:
@@ -567,7 +573,7 @@ def decode_reply(data: bytes) -> Reply:
     try:
         frame: Reply = _REPLY.decode(data)
         return frame
-    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
         raise FrameError(f"a node answered {len(data)} bytes that are no reply of protocol {PROTOCOL}: {e}") from e
 
 

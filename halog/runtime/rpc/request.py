@@ -26,6 +26,7 @@ from halog.errors import (
     PartitionUnavailableError,
     SwitchedError,
     UnreachableError,
+    VersionMismatchError,
     ZoneQuorumError,
     is_unsent,
 )
@@ -219,6 +220,8 @@ class Request:
         except ZoneQuorumError as e:
             self._refused = self._quorum_lost(e)
             self._hint = None
+        except VersionMismatchError as e:
+            raise e if self._unknown is None else perhaps_done(self._partition, e) from e
         except _SILENCE as e:
             self._hint = None
             self._unanswered(where, target, e)
@@ -247,7 +250,7 @@ class Request:
                 error.evidence["asked_before"] = True
             if isinstance(self._frame, frames.Submit) and self._open.may_arrive(self._at, self._frame.epoch):
                 error.evidence["may_arrive"] = True
-            if target is not None and not isinstance(error, _SILENCE):
+            if target is not None and not isinstance(error, _SILENCE) and error.evidence.get("sent", True):
                 self._heard(where)
             self._sent(error, data)
             raise
@@ -289,7 +292,7 @@ class Request:
         """Raises if there will be no other attempt."""
         if isinstance(error, ClosedError):
             raise error if self._unknown is None else closed_meanwhile(self._partition) from error
-        if isinstance(error, DeadlineError):  # in the greeting, where nothing was sent yet, it is silent as well
+        if isinstance(error, DeadlineError) or "greeting" in error.evidence:  # there, nothing was sent yet
             self._silent = error
         if error.evidence.get("sent", True):
             self._silent = error

@@ -14,12 +14,16 @@ from halog.errors import FrameError, UnreachableError, UnsupportedRequestError, 
 from halog.metadata.nodes import NodeInfo
 from halog.release import RELEASE
 from halog.runtime.rpc.errors import from_frame
-from halog.runtime.rpc.frames import LOWEST, PROTOCOL, ErrorReply, Hello, Welcome, decode_reply
+from halog.runtime.rpc.frames import LOWEST, PROTOCOL, ErrorReply, Hello, Welcome, decode_reply, shown
 
 Role = Literal["node", "client", "tool"]
 
 SPOKEN: Final = LOWEST, PROTOCOL
 """The lowest and the highest protocol that this halog speaks, as a node registers them."""
+NAME: Final = 110
+"""Characters of a name that a stranger says."""
+TEXT: Final = 1_000
+"""The same of an error."""
 OLDEST: Final = "0.1"
 """A process that does not say which halog it runs has this one."""
 
@@ -50,7 +54,7 @@ class Side(NamedTuple):
 
     def __str__(self) -> str:
         spoken = f"{self.protocol}" if self.lowest == self.protocol else f"{self.lowest} to {self.protocol}"
-        return f"{self.name} runs halog {self.release or OLDEST}, which speaks protocol {spoken}"
+        return f"{shown(self.name, NAME)} runs halog {shown(self.release) or OLDEST}, which speaks protocol {spoken}"
 
 
 def mismatch(other: Side, me: Side) -> VersionMismatchError:
@@ -58,8 +62,8 @@ def mismatch(other: Side, me: Side) -> VersionMismatchError:
     older = other if other.protocol < me.lowest else me
     return VersionMismatchError(
         f"{other}; {me}; nothing was done: {older.name} needs a later halog",
-        node=other.name,
-        release=other.release or OLDEST,
+        node=shown(other.name.removeprefix("node "), NAME),
+        release=shown(other.release) or OLDEST,
         lowest=other.lowest,
         protocol=other.protocol,
     )
@@ -119,7 +123,6 @@ def judge_answer(address: str, data: bytes) -> Welcome:
         return reply
     error = from_frame(reply) if isinstance(reply, ErrorReply) else None
     if isinstance(error, VersionMismatchError):
-        error.evidence["sent"] = False
-        raise error
-    said = f"answered a greeting with {type(reply).__name__}" if error is None else f"refuses this process: {error}"
-    raise UnreachableError(f"{address} {said}", address=address, refused=False, sent=False)
+        raise VersionMismatchError(shown(error.message, TEXT), address=address, sent=False)
+    said = "refuses this process: " + shown(error.message, TEXT) if error else f"answered with {type(reply).__name__}"
+    raise UnreachableError(f"{address} {said}", address=address, refused=False, sent=False, greeting=True)

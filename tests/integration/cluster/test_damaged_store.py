@@ -63,7 +63,7 @@ def test_each_damage_is_over_with_the_first_start(cluster: Cluster) -> None:
         cluster.whole()
         aside = list(store.glob("db.damaged-*"))
         assert len(aside) == number, list(HARM)[number - 1]
-        assert "it was set aside" in cluster.log_of("A")
+        assert "was set aside" in cluster.log_of("A")
         assert "LOCK" not in cluster.log_of("A")
     check(cluster, load)
     told = [e for e in halog(cluster, "events") if e["code"] == "HALOG-1125"]

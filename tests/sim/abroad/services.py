@@ -14,6 +14,7 @@ import msgspec
 
 import halog
 from halog.core import events as ev
+from halog.core.ids import location_code
 from halog.core.table.table import PartitionTable
 from halog.errors import DeadlineError, UnreachableError, VersionError
 from halog.metadata.nodes import NodeInfo
@@ -206,7 +207,7 @@ class SiteCoordinator(_Service):
 
 
 def _registered(p: Process) -> bytes:
-    info = NodeInfo(p.name, p.me.incarnation, "", 0, True, 0, halog.__version__, protocols=SPOKEN)
+    info = NodeInfo(p.name, p.me.incarnation, "", location_code(p.name), True, 0, halog.__version__, protocols=SPOKEN)
     return msgspec.json.encode(info)
 
 

@@ -15,7 +15,7 @@ from halog.runtime.membership.members import REFUSED_MS, Membership
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.versions import SPOKEN
 
-ME, OTHER = (NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "", protocols=SPOKEN) for n in "AB")
+ME, OTHER = (NodeInfo(n, 1, f"host-{n}:1", ord(n), True, 0, "", protocols=SPOKEN) for n in "AB")
 KEEP_ALIVE_MS = 150
 NOON_MS = 100_000
 

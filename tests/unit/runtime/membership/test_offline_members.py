@@ -14,7 +14,7 @@ from halog.runtime.membership.members import Membership
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.versions import SPOKEN
 
-A, B, C = (NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "", protocols=SPOKEN) for n in "ABC")
+A, B, C = (NodeInfo(n, 1, f"host-{n}:1", ord(n), True, 0, "", protocols=SPOKEN) for n in "ABC")
 WHY = "zone main has no quorum here: 1 votes, 2 needed"
 
 
@@ -85,7 +85,8 @@ def test_one_that_leaves_while_it_is_offline_is_not_told_twice(seen: Seen) -> No
 @pytest.mark.feature("Q1")
 def test_one_that_begins_offline_comes_up_quietly(seen: Seen) -> None:
     """A new run: that it joined it tells itself."""
-    seen.made.registrations({"A": A, "B": NodeInfo("B", 2, "host-B:2", 0, True, 0, "", protocols=SPOKEN), "C": C})
+    again = NodeInfo("B", 2, "host-B:2", ord("B"), True, 0, "", protocols=SPOKEN)
+    seen.made.registrations({"A": A, "B": again, "C": C})
     seen.made.heard("B", 2, WHY)
     seen.made.heard("B", 2, "")
     assert seen.noticed == []

@@ -15,7 +15,7 @@ from halog.runtime.rpc.router import Router
 from halog.runtime.rpc.versions import SPOKEN
 
 GRACE_MS = 2_000
-ME, OTHER = (NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "", protocols=SPOKEN) for n in "AB")
+ME, OTHER = (NodeInfo(n, 1, f"host-{n}:1", ord(n), True, 0, "", protocols=SPOKEN) for n in "AB")
 
 
 class Wire:
@@ -148,7 +148,7 @@ def test_whoever_tells_that_a_node_is_gone_says_why(seen: Membership, clock: Clo
 def test_a_node_that_started_again_is_gone_for_that(seen: Membership) -> None:
     told: list[str] = []
     seen.changed = lambda alive, why: told.append(why)
-    again = NodeInfo("B", 2, OTHER.address, 0, True, 0, "", protocols=SPOKEN)
+    again = NodeInfo("B", 2, OTHER.address, ord("B"), True, 0, "", protocols=SPOKEN)
     seen.registrations({"A": ME, "B": again})
     seen.heard("B", 2)
     assert told == ["B: it started again", "B answers"]
@@ -158,7 +158,7 @@ def test_a_node_that_started_again_is_gone_for_that(seen: Membership) -> None:
 def test_nodes_that_go_at_once_have_each_their_own_cause(seen: Membership) -> None:
     """Otherwise the one's would stand in the node list's events as the other's."""
     told: list[tuple[frozenset[Member], str]] = []
-    third = NodeInfo("C", 1, "host-C:1", 0, True, 0, "", protocols=SPOKEN)
+    third = NodeInfo("C", 1, "host-C:1", ord("C"), True, 0, "", protocols=SPOKEN)
     seen.registrations({"A": ME, "B": OTHER, "C": third})
     seen.heard("C", 1)
     seen.changed = lambda alive, why: told.append((alive, why))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
+from halog.backend import Work
 from halog.core.ids import EpochId, Member
 from halog.core.table.table import SYNC, PartitionTable, Replica
-from halog.errors import NotActiveError, PartitionUnavailableError
+from halog.errors import DeadlineError, NotActiveError, OutcomeUnknownError, PartitionUnavailableError
 from halog.metadata.nodes import NodeInfo
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
@@ -46,7 +48,7 @@ class Dropping:
 def router() -> tuple[Router, Dropping]:
     channel = Dropping()
     made = Router("client", channel, 1.0)  # type: ignore[arg-type]
-    made.nodes_seen({n: NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "", protocols=SPOKEN) for n in "AB"})
+    made.nodes_seen({n: NodeInfo(n, 1, f"host-{n}:1", ord(n), True, 0, "", protocols=SPOKEN) for n in "AB"})
     made.table_seen("p-0", 1, LED_BY_A)
     return made, channel
 
@@ -126,7 +128,7 @@ def test_whom_a_node_names_that_refuses_is_asked_only_if_it_knows_of_a_later_epo
     """B has just been elected in A's place, and has not been told of that: A is frozen, and would be waited for."""
     channel = Answering(A=frames.CommitReply(7), B=names("A", elected))
     made = Router("client", channel, 1.0)  # type: ignore[arg-type]
-    made.nodes_seen({n: NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "", protocols=SPOKEN) for n in "AB"})
+    made.nodes_seen({n: NodeInfo(n, 1, f"host-{n}:1", ord(n), True, 0, "", protocols=SPOKEN) for n in "AB"})
     made.table_seen("p-0", 2, msgspec.structs.replace(LED_BY_A, active=B, replicas=(), epoch=EpochId(5, "", 1)))
     if followed:
         assert made.ask("p-0", frames.Barrier("p-0"), 1.0, lambda: False) == frames.CommitReply(7)
@@ -135,3 +137,21 @@ def test_whom_a_node_names_that_refuses_is_asked_only_if_it_knows_of_a_later_epo
     with pytest.raises(PartitionUnavailableError, match="no node became active"):
         made.ask("p-0", frames.Barrier("p-0"), 0.1, lambda: False)
     assert {*channel.asked} == {"B"}
+
+
+@pytest.mark.feature("U1", "R5")
+@pytest.mark.parametrize("asked", [frames.HandOverRequest("p-0", "B"), frames.Submit("p-0", bytes(16), Work((), ()))])
+def test_behind_an_attempt_without_an_answer_another_version_settles_nothing(asked: Any) -> None:
+    """It may have been done: B, which does not speak with this process, leads by now."""
+
+    class Lost(Dropping):
+        def request(self, address: str, data: bytes, timeout: float) -> bytes:
+            made.table_seen("p-0", 2, msgspec.structs.replace(LED_BY_A, active=B, replicas=(), epoch=EpochId(5, "", 1)))
+            raise DeadlineError(f"{address} did not reply")
+
+    made = Router("client", Lost(), 1.0)  # type: ignore[arg-type]
+    a, b = (NodeInfo(n, 1, f"host-{n}:1", ord(n), True, 0, "", protocols=SPOKEN) for n in "AB")
+    made.nodes_seen({"A": a, "B": msgspec.structs.replace(b, protocols=(8, 9), version="1.4")})
+    made.table_seen("p-0", 1, LED_BY_A)
+    with pytest.raises(OutcomeUnknownError, match=r"node B runs halog 1\.4"):
+        made.ask("p-0", asked, 3.0, lambda: False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -146,7 +147,7 @@ def test_one_that_speaks_only_later_protocols_is_told_both_versions(line: Line) 
         f"node A runs halog {halog.__version__}, which speaks protocol 3; future runs halog 1.4, which speaks protocol "
         "11 to 12; nothing was done: node A needs a later halog"
     )
-    assert evidence == {"node": "node A", "release": halog.__version__, "lowest": 3, "protocol": 3}
+    assert evidence == {"node": "A", "release": halog.__version__, "lowest": 3, "protocol": 3}
     assert line.hear() is None
 
 
@@ -160,6 +161,39 @@ def test_halog_0_1_is_refused_by_name_in_answer_to_what_it_asks(line: Line) -> N
         assert (tag, error) == ("Failed", "VersionMismatchError")
         assert "halog-cli-x runs halog 0.1, which speaks protocol 2" in message
         assert message.endswith("halog-cli-x needs a later halog")
+
+
+LONG = "x\n" * 100_000
+
+
+@pytest.mark.feature("U1", "Q5")
+@pytest.mark.parametrize("protocol", [2, 99])
+def test_what_a_stranger_says_of_itself_is_shortened_and_quoted(cluster: Cluster, line: Line, protocol: int) -> None:
+    """It is told to operators, and back to whoever said it."""
+    line.say("Hello", "test", "stranger", 1, protocol, protocol, LONG)
+    if protocol == 2:
+        line.say("Status")
+    _, error, message, _ = line.hear()
+    assert error == "VersionMismatchError"
+    assert len(message) < 400
+    assert message.isprintable()
+
+
+@pytest.mark.feature("U1")
+def test_nobody_introduces_itself_twice(line: Line) -> None:
+    line.say("Hello", "test", "B", 7, 3, 3, "0.2.0", "client")
+    assert line.hear()[0] == "Welcome"
+    line.say("Hello", "test", "C", 7, 3, 3, "0.2.0", "client")
+    assert line.hear() is None
+
+
+@pytest.mark.feature("U1")
+def test_a_frame_nested_too_deep_is_no_frame() -> None:
+    deep = b"\x91" * 200_000 + b"\xc0"
+    with pytest.raises(FrameError):
+        frames.decode_incoming(b"\x92\xa6Status" + deep)
+    with pytest.raises(FrameError):
+        frames.decode_reply(b"\x92\xa5Valid" + deep)
 
 
 class Answering:
@@ -178,7 +212,7 @@ class Answering:
         (("Failed", "VersionMismatchError", "both are named", {"node": "A"}), VersionMismatchError, "both are named"),
         (("Failed", "FrameError", "it is of another cluster", {}), UnreachableError, "refuses this process: it is of"),
         (("Welcome", "A", 9, "1.4", 7, "more"), VersionMismatchError, "node A runs halog 1.4, which speaks protocol 9"),
-        (("Valid",), UnreachableError, "answered a greeting with Confirmation"),
+        (("Valid",), UnreachableError, "answered with Confirmation"),
         (("Never", "heard"), UnreachableError, "did not answer as a node does"),
     ],
 )
@@ -192,6 +226,30 @@ def test_what_a_greeting_is_answered_with_ends_the_request_before_it_is_sent(
     assert caught.value.evidence["sent"] is False
     here.close()
     there.channel.close()
+
+
+@pytest.mark.feature("U1")
+def test_what_a_server_says_that_is_no_node_is_shortened_and_quoted() -> None:
+    with pytest.raises(VersionMismatchError) as caught:
+        versions.judge_answer("host:1", frames.encode(frames.ErrorReply("VersionMismatchError", LONG, {})))
+    assert len(str(caught.value)) < 5_000
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize(
+    "said", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\1\xc0\0\0\0\1\xc0"]
+)
+def test_another_server_at_a_nodes_address_is_one_that_cannot_be_reached(said: bytes) -> None:
+    """So the request goes to whoever is there next; it was certainly not sent."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=lambda: server.accept()[0].sendall(said), daemon=True).start()
+        here = MemoryChannel()
+        here.introduce(frames.encode(versions.greeting("test", Member("C", 1), "client")), versions.judge_answer)
+        with pytest.raises(UnreachableError) as caught:
+            here.request(f"127.0.0.1:{server.getsockname()[1]}", frames.encode(frames.StatusRequest()), 2.0)
+        assert caught.value.evidence["sent"] is False
+        here.close()
 
 
 # --- what is registered ---
@@ -218,6 +276,9 @@ def test_a_node_that_has_registered_other_protocols_is_refused_by_name_and_not_c
         f"node B runs halog 0.1.0, which speaks protocol 2; this process runs halog {halog.__version__}, which speaks "
         "protocol 3; nothing was done: node B needs a later halog"
     )
+    view.nodes_seen({})
+    with pytest.raises(UnreachableError, match=r"is not registered; last it was: node B runs halog 0\.1\.0"):
+        view.address_of("B")  # another one comes
     hello = versions.greeting("c", Member("A", 1), "node")
     members = Membership(Member("A", 1), hello, view.channel, 150, 600, lambda *_: None, lambda work: work())
     members.registrations({"B": OLD})
