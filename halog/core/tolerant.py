@@ -27,6 +27,14 @@ class TolerantStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """By name; UNSET: there are none."""
 
 
+S = TypeVar("S", bound=TolerantStruct)
+
+
+def carrying(now: S, before: TolerantStruct | None) -> S:
+    """Return a struct that was made anew with the fields that were kept in the one whose place it takes."""
+    return now if before is None else msgspec.structs.replace(now, unknown=before.unknown)
+
+
 class TolerantDecoder(Generic[T]):
     """A `TolerantDecoder` reads one type from JSON. Structs in it that are a `TolerantStruct` keep what they do not
     know."""

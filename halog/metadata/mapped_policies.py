@@ -18,13 +18,17 @@ import msgspec
 
 from halog.config import Config
 from halog.core.keys.mapping import Layout, MappingChange, PolicyMapping
-from halog.errors import CoordinatorError, OutcomeUnknownError, UnknownNameError
+from halog.core.tolerant import TolerantDecoder, plain
+from halog.errors import CoordinatorError, OutcomeUnknownError, UnknownNameError, VersionMismatchError
 from halog.metadata.cas import attempts
 from halog.ports import Coordinator, Versioned
+from halog.release import RELEASE
 
 LAYOUT = ("mapper", "partitions", "ring_size", "mapper_version", "names")
 
 STATE = ("mapping", "changing")
+
+_CHANGE = TolerantDecoder(MappingChange)
 
 ATTEMPTS = 50
 """Nodes that note their clean partitions meet: each attempt that fails means that another node's went through."""
@@ -44,18 +48,28 @@ def path_of(policy: str) -> str:
 
 
 def parse(path: str, found: Versioned) -> PolicyZnode:
-    """Decode a policy's znode. Raises CoordinatorError for what is no mapping."""
+    """Decode a policy's znode. Raises CoordinatorError for what is no mapping; VersionMismatchError as `told`."""
     try:
         said = msgspec.json.decode(found.data, type=dict[str, Any])
-        return PolicyZnode(told(said), said, found.version)
+        return PolicyZnode(told(said, path), said, found.version)
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CoordinatorError(f"znode {path} does not hold a policy's mapping: {error}") from error
 
 
-def told(said: Mapping[str, Any]) -> PolicyMapping:
-    """Return the mapping among all that is said of a policy."""
+def told(said: Mapping[str, Any], path: str) -> PolicyMapping:
+    """Return the mapping among all that is said of a policy, at `path`. Raises VersionMismatchError if a later version
+    of halog says more of where keys will belong: this one would look for them elsewhere."""
     now = msgspec.convert({name: said[name] for name in LAYOUT if name in said}, Layout)
-    changing = None if "changing" not in said else msgspec.convert(said["changing"], MappingChange)
+    changing = None if "changing" not in said else _CHANGE.decode(msgspec.json.encode(said["changing"]))
+    if changing is not None and (more := said["changing"]["to"].keys() - LAYOUT):
+        named = ", ".join(f"`{name}`" for name in sorted(more))
+        raise VersionMismatchError(
+            f"znode {path}: the layout that the policy changes to has {named}, which a later version of halog wrote; "
+            f"halog {RELEASE} does not know where keys belong by it, and nothing was done: upgrade the installation "
+            "that says so",
+            policy=path.removeprefix(path_of("")),
+            release=RELEASE,
+        )
     return PolicyMapping(now, int(said.get("mapping", 0)), changing)
 
 
@@ -68,14 +82,8 @@ def packed(said: Mapping[str, Any], mapping: PolicyMapping) -> bytes:
     if mapping.version:
         kept["mapping"] = mapping.version
     if mapping.changing is not None:
-        kept["changing"] = _unknown(said.get("changing", {}), mapping.changing) | msgspec.to_builtins(mapping.changing)
+        kept["changing"] = plain(mapping.changing)
     return msgspec.json.encode(kept)
-
-
-def _unknown(before: Mapping[str, Any], now: MappingChange) -> dict[str, Any]:
-    """Return what a later version of halog wrote of this very change, and this one does not know (U1)."""
-    same = before.get("to") == msgspec.to_builtins(now.to)
-    return {k: v for k, v in before.items() if same and k not in MappingChange.__struct_fields__}
 
 
 def read(coordinator: Coordinator, policy: str) -> PolicyZnode:

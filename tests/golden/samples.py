@@ -2,51 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 from msgspec import inspect as shapes
 
+from halog.adapters.memory import MemoryCoordinator
+from halog.core import tolerant
 from halog.core.ids import EpochId
+from halog.core.keys.mapping import PolicyMapping
 from halog.core.log import records
+from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
 from halog.core.tolerant import UNKNOWN
-from halog.metadata.cluster_level import ClusterLevel
-from halog.metadata.config_versions import Version
-from halog.metadata.drains import DrainMark
-from halog.metadata.log_holds import Hold
-from halog.metadata.mirrors import MirrorStatus
-from halog.metadata.nodes import NodeInfo
-from halog.metadata.restore_requests import ClosedBranch, RestoreRequest
-from halog.metadata.sync_waits import SyncWait
-from halog.metadata.zone_switches import ZoneSwitch
-from halog.runtime.placement.auto_rebalance import RebalanceState
+from halog.metadata import (
+    bindings,
+    cluster_level,
+    config_versions,
+    drains,
+    log_holds,
+    mapped_policies,
+    mirror_starts,
+    mirrors,
+    move_jobs,
+    nodes,
+    restore_requests,
+    sync_waits,
+    zone_switches,
+)
+from halog.metadata.znode_format import ZnodeFormat
+from halog.ports import Versioned
+from halog.runtime.membership import challenges
+from halog.runtime.merge import spark_results
+from halog.runtime.node import cluster_identity
+from halog.runtime.placement import auto_rebalance
 from halog.runtime.placement.plan import Plan
 from halog.runtime.rpc import frames
-from halog.runtime.sites.split_watch import Split
-from halog.runtime.sites.voting import SiteVote
+from halog.runtime.sites import mirror_audience, split_watch, voting
+from halog.runtime.topics.state_topic import WITH_MAPPING, SnapshotMark
 
 KINDS = get_args(frames.Control | frames.Request | frames.Reply)
 INCOMING = get_args(frames.Control | frames.Request)
-ZNODES: Mapping[str, type] = {
-    "closed": ClosedBranch,
-    "config": Version,
-    "drained": DrainMark,
-    "awaited": SyncWait,
-    "holders": Hold,
-    "level": ClusterLevel,
-    "mirrors": MirrorStatus,
-    "nodes": NodeInfo,
-    "parted": Split,
-    "partitions": PartitionTable,
-    "plan": Plan,
-    "rebalanced": RebalanceState,
-    "restores": RestoreRequest,
-    "site_votes": SiteVote,
-    "zones": ZoneSwitch,
-}
-"""What a znode holds, by the first part of its path."""
 
 SCALARS: dict[type[shapes.Type], object] = {
     shapes.BytesType: b"b",
@@ -85,7 +82,12 @@ def frame(kind: type, *later: object) -> bytes:
     return msgspec.msgpack.encode([*sample(shapes.type_info(kind)), *later])
 
 
-def znode(kind: type) -> Any:
+def made(kind: type) -> Any:
+    """A value of a type that a znode holds."""
+    return tolerant.TolerantDecoder(kind).decode(msgspec.json.encode(document(kind)))
+
+
+def document(kind: Any) -> Any:
     """The JSON of a znode."""
     return without_unknown(msgspec.json.decode(msgspec.json.encode(sample(shapes.type_info(kind)))))
 
@@ -94,6 +96,80 @@ def without_unknown(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: without_unknown(item) for name, item in value.items() if name != UNKNOWN}
     return [without_unknown(item) for item in value] if isinstance(value, list) else value
+
+
+class Znode(NamedTuple):
+    """What a znode holds, as JSON, or as text where it is no JSON."""
+
+    sample: Any
+    again: Callable[[bytes], bytes]
+    """Reads it as halog does, and writes what was read."""
+
+
+def of(kind: Any, read: ZnodeFormat[Any] | Callable[[bytes], object]) -> Znode:
+    """One of this type, which halog reads so."""
+
+    def again(data: bytes) -> bytes:
+        return tolerant.encode(read.decode("it", data) if isinstance(read, ZnodeFormat) else read(data))
+
+    return Znode(document(kind), again)
+
+
+def policy() -> Znode:
+    """The mapping of a policy, among what else all agree on."""
+    path = mapped_policies.path_of("p")
+
+    def again(data: bytes) -> bytes:
+        held = mapped_policies.parse(path, found(data))
+        return mapped_policies.packed(held.said, held.mapping)
+
+    said = {"local_sync": "s", "remote_sync": "s", "lease_ttl_ms": 7}
+    return Znode(msgspec.json.decode(mapped_policies.packed(said, made(PolicyMapping))), again)
+
+
+def trimmed(data: bytes) -> bytes:
+    """Up to where a log is trimmed."""
+    coordinator = MemoryCoordinator()
+    coordinator.connect(lambda state: None)
+    coordinator.create("trimmed/p", data)
+    return str(log_holds.floor(coordinator, "p")).encode()
+
+
+def found(data: bytes) -> Versioned:
+    return Versioned(data, 0)
+
+
+ZNODES: Mapping[str, Znode] = {
+    "awaited": of(sync_waits.SyncWait, sync_waits._AWAITED),
+    "bindings": of(dict[str, str], bindings._BINDINGS),
+    "classified": of(spark_results.ClassifiedResult, spark_results._CLASSIFIED),
+    "closed": of(restore_requests.ClosedBranch, restore_requests._CLOSED),
+    "cluster": of(cluster_identity.Identity, cluster_identity._IDENTITY),
+    "config": of(config_versions.Version, config_versions.VERSIONS),
+    "drained": of(drains.DrainMark, drains._MARK),
+    "holders": of(log_holds.Hold, log_holds._HOLD.decode),
+    "level": of(cluster_level.ClusterLevel, cluster_level._LEVEL),
+    "lines": of(challenges.Challenge, challenges._DECODER.decode),
+    "mirroring": of(mirror_audience.MirrorReport, mirror_audience._WORD.decode),
+    "mirrors": of(mirrors.MirrorStatus, mirrors._STANDING),
+    "nodes": of(nodes.NodeInfo, nodes._INFO),
+    "parted": of(split_watch.Split, split_watch._SPLIT),
+    "partitions": of(PartitionTable, PartitionTable.from_bytes),
+    "places": of(Checkpoint, mirror_starts._CHECKPOINT),
+    "plan": of(Plan, Plan.from_bytes),
+    "policies": policy(),
+    "rebalanced": of(auto_rebalance.RebalanceState, auto_rebalance._DECODER.decode),
+    "restores": of(restore_requests.RestoreRequest, restore_requests._RESTORE),
+    "site_votes": of(voting.SiteVote, voting._VOTE),
+    "snapshots": Znode(
+        SnapshotMark(7, 7, 7, 7).to_bytes(WITH_MAPPING).decode(),
+        lambda data: SnapshotMark.from_bytes(data).to_bytes(WITH_MAPPING),
+    ),
+    "sweeps": of(move_jobs.JobAnnouncement, lambda data: move_jobs.parse(found(data))),
+    "trimmed": Znode("7", trimmed),
+    "zones": of(zone_switches.ZoneSwitch, zone_switches._SWITCH),
+}
+"""By the first part of its path. Of `recovery` and `recovering` nobody reads more than that they are there."""
 
 
 EPOCH = EpochId(7, "west", -3)
@@ -129,5 +205,5 @@ def all_samples() -> dict[str, dict[str, Any]]:
     return {
         "frames": {kind.__name__: frame(kind).hex() for kind in KINDS},
         "records": {type(record).__name__: records.encode(record).hex() for record in RECORDS},
-        "znodes": {name: znode(kind) for name, kind in ZNODES.items()},
+        "znodes": {name: znode.sample for name, znode in ZNODES.items()},
     }

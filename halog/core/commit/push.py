@@ -57,18 +57,18 @@ class ReplicaPush:
     def sent(self, out: list[fx.Effect]) -> None:
         """Push the record whose `Append` is the last effect to the members it waits for, if they follow closely."""
         self._copy.tag = self._writer.tag
-        if to := self._near():
+        if to := self._near(self._writer.last_lsn):
             append = out[-1]
             assert isinstance(append, fx.Append)
             out.append(fx.Push(_names(to), self._epoch, append.data, self._shown()))
 
-    def _near(self) -> list[Member]:
-        """Return the members that are pushed to."""
+    def _near(self, lsn: int) -> list[Member]:
+        """Return the members that are pushed to: those that follow closely behind `lsn`."""
         writer, copy = self._writer, self._copy
         if not writer.wait_set or not copy.settings.pushes:
             return []
         acks, alive = writer.acks, copy.alive
-        near = writer.last_lsn - copy.settings.ready_lag
+        near = lsn - copy.settings.ready_lag
         return [m for m in writer.wait_set if m in alive and m in acks and acks[m] >= near]
 
     def _shown(self) -> int:
@@ -81,7 +81,7 @@ class ReplicaPush:
         """Say what is visible here without a record, if replicas were not told of it and the log does not have it
         yet. Push again what waits."""
         copy, writer = self._copy, self._writer
-        if copy.unlogged and writer.unlogged and writer.visible > self._told and (to := self._near()):
+        if copy.unlogged and writer.unlogged and writer.visible > self._told and (to := self._near(writer.last_lsn)):
             copy.out.append(fx.Push(_names(to), self._epoch, b"", self._shown()))
         head = writer.head()
         if head is not None and copy.now - max(head.since_ms, self._again_at) >= AGAIN_MS:
@@ -93,7 +93,8 @@ class ReplicaPush:
         self._again_at = copy.now
         if not (writer.early or writer.demands.early > writer.chain.state.lsn):
             return
-        lacking = [m for m in self._near() if writer.acks[m] < writer.last_lsn]
+        logged = writer.queue[0].lsn - 1  # not what is in flight: more of that makes nobody one that follows from afar
+        lacking = [m for m in self._near(logged) if writer.acks[m] < writer.last_lsn]
         first = min((writer.acks[m] for m in lacking), default=writer.last_lsn) + 1
         items = (item for item in writer.queue if item.lsn >= first)
         for item in islice(items, AGAIN_RECORDS):

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from halog.config.mapper import is_custom, is_listed
+from halog.core.tolerant import TolerantStruct
 
 BY_KEY, LISTED, LISTING, UNLISTING = "", "listed", "listing", "unlisting"
 """How a policy's objects are found. BY_KEY: by their keys alone. LISTED: by entries in a key directory (P6). LISTING
@@ -47,7 +48,7 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
         return is_listed(self.mapper)
 
 
-class MappingChange(msgspec.Struct, frozen=True, omit_defaults=True):
+class MappingChange(TolerantStruct, frozen=True, omit_defaults=True):
     """A `MappingChange` is a change under way."""
 
     to: Layout
@@ -149,7 +150,8 @@ def opened(mapping: PolicyMapping) -> PolicyMapping:
     from now on."""
     assert mapping.changing is not None
     assert not mapping.changing.open
-    return PolicyMapping(mapping.now, mapping.version + 1, MappingChange(mapping.changing.to, open=True))
+    now_open = msgspec.structs.replace(mapping.changing, open=True)
+    return PolicyMapping(mapping.now, mapping.version + 1, now_open)
 
 
 def cleaned(mapping: PolicyMapping, policy: str, version: int, clean: Iterable[str]) -> PolicyMapping:

@@ -178,23 +178,24 @@ class CopyPlacement:
         self, version: int, table: PartitionTable, *, slowly: bool = False, tail: Tail | None = None
     ) -> Copy | None:
         """Begin to host a partition: warm from the store, else from the state topic, then the log. None: it is kept as
-        it is. `tail`: what a copy before it held, in this run of the node."""
+        it is. `tail`: what a copy before it held, in this run of the node; this one is made anew, whatever the store
+        has."""
         copy = Copy(self._host, version, table)
         stored = copy.objects.load_position()
         if stored is not None and (error := lost(self._host.log, copy, stored, table.log_id)) is not None:
-            self._keep_as_it_is(copy, table, stored, error)
+            self._keep_as_it_is(copy, table, stored, error, tail)
             return None
         try:
             return self._begin(copy, table, slowly=slowly, tail=tail)
         except LaterRecordError as later:  # nothing is damaged, and no other attempt of this version reads more
             self._host.by_tp.pop(copy.tp, None)
-            self._keep_as_it_is(copy, table, copy.objects.load_position(), later)
+            self._keep_as_it_is(copy, table, copy.objects.load_position(), later, tail)
             return None
 
     def _begin(self, copy: Copy, table: PartitionTable, *, slowly: bool, tail: Tail | None) -> Copy:
         """Begin to host it with this copy. LaterRecordError if a later version of halog wrote what it needs."""
         host = self._host
-        state, next_offset, outcomes, last_offset = self._position(copy, table)
+        state, next_offset, outcomes, last_offset = self._position(copy, table, anew=tail is not None)
         end = host.log.bounds(copy.tp)[1]
         if slowly:
             host.pacing.follow_slowly(copy)
@@ -208,24 +209,27 @@ class CopyPlacement:
             copy.post(ev.TableSeen(*known))
         return copy
 
-    def _keep_as_it_is(self, copy: Copy, table: PartitionTable, stored: StoredPosition | None, error: LogError) -> None:
-        """Keep it as it is: it is hosted, but takes no part in anything, and its status has the reason."""
+    def _keep_as_it_is(
+        self, copy: Copy, table: PartitionTable, stored: StoredPosition | None, error: LogError, tail: Tail | None
+    ) -> None:
+        """Keep it as it is: it is hosted, but takes no part in anything, and its status has the reason. What a copy
+        before it held may be nowhere else."""
         later = isinstance(error, LaterRecordError)
         if stored is None:
-            copy.start(table.beginning(self._host.site), 0, Outcomes(), -1, NEVER, unread=later)
+            copy.start(table.beginning(self._host.site), 0, Outcomes(), -1, NEVER, tail, unread=later)
         else:
             outcomes = copy.objects.load_outcomes()
-            copy.start(stored.state, stored.next_offset, outcomes, stored.last_offset, NEVER, unread=later)
+            copy.start(stored.state, stored.next_offset, outcomes, stored.last_offset, NEVER, tail, unread=later)
         self._host.copies[copy.name] = copy
         copy.fail(error)
 
-    def _position(self, copy: Copy, table: PartitionTable) -> tuple[ChainState, int, Outcomes, int]:
-        """Return where to go on: the store's position if the log still confirms it, else what a snapshot holds. What
-        the store had is dropped then, once that can be read."""
+    def _position(self, copy: Copy, table: PartitionTable, *, anew: bool) -> tuple[ChainState, int, Outcomes, int]:
+        """Return where to go on: the store's position if the log still confirms it, and the copy is not made `anew`;
+        else what a snapshot holds. What the store had is dropped then, once that can be read."""
         host, stored = self._host, copy.objects.load_position()
-        if stored is not None and confirmed(host.log, copy.tp, stored):
+        if stored is not None and not anew and confirmed(host.log, copy.tp, stored):
             return stored.state, stored.next_offset, copy.objects.load_outcomes(), stored.last_offset
-        if stored is not None:
+        if stored is not None and not anew:
             logger.warning("partition %s: the local store is not of this log; rebuilding it", copy.name)
         empty = table.beginning(host.site)
         return host.snapshots.restore(copy, table.policy, empty, partial(host.pacing.rows, copy.name))
@@ -304,8 +308,10 @@ class CopyPlacement:
         with copy.lock:
             host.copies.pop(copy.name, None)
             host.by_tp.pop(copy.tp, None)
-            copy.objects.drop()
+            copy.objects.let_go()
         version, table = host.router.tables[copy.name]
         if may_host(table, host.me.node):
-            self._open(version, table, tail=copy.core.state.tail)
+            self._open(version, table, tail=copy.core.state.tail)  # drops what is stored once it has loaded the rest
+        else:
+            copy.objects.drop()
         return True

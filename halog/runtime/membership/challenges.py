@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from halog.core.ids import Member
+from halog.core.tolerant import TolerantDecoder, TolerantStruct, carrying, encode
 from halog.errors import HalogError, VersionError
 from halog.ports import Coordinator, UnknownResult, Versioned
 
@@ -21,7 +22,7 @@ logger = logging.getLogger("halog.members")
 DOWN = 0
 
 
-class Challenge(msgspec.Struct, frozen=True):
+class Challenge(TolerantStruct, frozen=True):
     """This is the znode. `asker` and `of` are runs: what is written to another run of either counts for nothing."""
 
     asker: int
@@ -52,8 +53,8 @@ class Challenging:
         self._coordinator = coordinator
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="halog-challenge")
         """Of its own: nothing else that waits for a server may hold up an answer."""
-        self._versions: dict[str, int] = {}
-        """Of the znodes that hold our questions."""
+        self._lines: dict[str, tuple[int, Challenge | None]] = {}
+        """By node: the znode that has our questions, as it was seen last, and its version."""
         self._answered = answered
         self._is_lost = is_lost
         self._offline = offline
@@ -86,18 +87,19 @@ class Challenging:
     def _ask(self, other: Member, number: int, *, lost: bool) -> None:
         path = f"lines/{other.node}/{self._me.node}"
         question = Challenge(self._me.incarnation, other.incarnation, number, 0, lost)
-        data, known = msgspec.json.encode(question), self._versions.get(other.node)
-        if known is not None:
+        if (seen := self._lines.get(other.node)) is not None:
+            version, line = seen
+            now = carrying(question, line)
             try:
-                self._versions[other.node] = self._coordinator.set(path, data, known)
+                self._lines[other.node] = self._coordinator.set(path, encode(now), version), now
                 return
             except VersionError:
                 logger.debug("%s was written meanwhile", path)
         found = self._coordinator.get(path)
         if found is None:
-            self._coordinator.create(path, data)
+            self._coordinator.create(path, encode(question))
         else:
-            self._coordinator.set(path, data, found.version)
+            self._coordinator.set(path, encode(carrying(question, _line(found))), found.version)
 
     def _asked(self, node: str, found: Versioned | None) -> None:
         line = _line(found)
@@ -107,14 +109,14 @@ class Challenging:
             self._run(lambda: self._is_lost(node))
         if line.answered != line.asked:
             down = bool(self._offline())
-            answer = msgspec.json.encode(msgspec.structs.replace(line, answered=line.asked, down=down))
+            answer = encode(msgspec.structs.replace(line, answered=line.asked, down=down))
             path, version = f"lines/{self._me.node}/{node}", found.version
             self._run(lambda: self._coordinator.set(path, answer, version))
 
     def _heard(self, node: str, found: Versioned | None) -> None:
         line = _line(found)
         if found is not None:
-            self._versions[node] = found.version
+            self._lines[node] = found.version, line
         if line is not None and line.asker == self._me.incarnation and line.answered == line.asked:
             run, number = line.of, DOWN if line.down else line.answered
             self._run(lambda: self._answered(node, run, number))
@@ -135,4 +137,4 @@ def _line(found: Versioned | None) -> Challenge | None:
         return None
 
 
-_DECODER = msgspec.json.Decoder(Challenge)
+_DECODER = TolerantDecoder(Challenge)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -127,7 +127,7 @@ class RecoverySurvey:
     def plan(self) -> RecoveryPlan:
         """Return what is to be done. LogError and StoreError where something cannot be read now."""
         restored = dict(self._policies())
-        held = {name: mapped_policies.told(msgspec.json.decode(data)) for name, data in restored.items()}
+        held = {name: _told(name, msgspec.json.decode(data)) for name, data in restored.items()}
         there = mapped_policies.read_all(self._coordinator)
         whole = mapped_policies.with_all_partitions(self._config, {**held, **there})
         found, empty = self._partitions(whole)
@@ -174,7 +174,7 @@ class RecoverySurvey:
         """Return the versions of those restored, and why it is not known what some versions in the logs say."""
         told, unsure = {}, {}
         for name, data in restored.items():
-            version = mapped_policies.told(msgspec.json.decode(data)).version
+            version = _told(name, msgspec.json.decode(data)).version
             by_node = mapped_policies.path_of(name) in self._kept
             in_logs = max((p.history.mapping for p in found if p.policy == name), default=0)
             told[name] = max(version, in_logs), "a store" if by_node else self._config.source
@@ -375,6 +375,10 @@ class RecoverySurvey:
 _NOWHERE: Final = Target((), 0)
 
 
+def _told(policy: str, said: Mapping[str, Any]) -> PolicyMapping:
+    return mapped_policies.told(said, mapped_policies.path_of(policy))
+
+
 def by_file(plan: RecoveryPlan, policies: Iterable[str]) -> RecoveryPlan:
     """Return the plan in which keys of these policies belong where the configuration says, under the version that their
     logs serve."""
@@ -382,7 +386,7 @@ def by_file(plan: RecoveryPlan, policies: Iterable[str]) -> RecoveryPlan:
     for name in policies:
         if name in plan.unsure:
             said = msgspec.json.decode(agreement.mapping(plan.config, name))
-            mapping = PolicyMapping(mapped_policies.told(said).now, plan.mappings[name][0])
+            mapping = PolicyMapping(_told(name, said).now, plan.mappings[name][0])
             znodes[mapped_policies.path_of(name)] = mapped_policies.packed(said, mapping)
     return msgspec.structs.replace(plan, znodes=znodes)
 

@@ -20,7 +20,7 @@ from halog.core.keys.mapping import Layout, why_not
 from halog.core.table.table import PartitionTable
 from halog.core.table.zones import NodeContacts, Zone, count
 from halog.metadata import bindings
-from halog.metadata.mapped_policies import LAYOUT, told
+from halog.metadata.mapped_policies import LAYOUT, path_of, told
 from halog.metadata.nodes import NodeInfo
 from halog.metadata.zone_switches import read_switch
 from halog.ports import Coordinator
@@ -208,7 +208,7 @@ def _not_moved(old: Config | None, new: Config, policy: str, name: str, values: 
     if config.home:
         return f"{why}: it is mirrored, and each site has its mappings for itself"
     layout = Layout(config.mapper, config.partitions, config.ring_size, names=tuple(config.static))
-    against = why_not(told(values), layout)
+    against = why_not(told(values, path_of(policy)), layout)
     return "" if against is None else f"{why}: {against}"
 
 

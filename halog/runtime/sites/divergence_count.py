@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core import tolerant
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.tell import Tell
 from halog.errors import AvailabilityError, HalogError, LogError, VersionError
@@ -231,15 +230,11 @@ class DivergenceCount:
         place, theirs = one.ours.place, one.theirs
         if place is not None and theirs is not None and theirs.place == place:
             epoch, lsn = place
-            now = msgspec.structs.replace(
-                now,
-                fork=splits.ForkPoint(epoch.number, epoch.site, lsn),
-                here=_branch(one.ours, _ms()),
-                there=_branch(theirs, one.theirs_at_ms),
-            )
+            fork = splits.ForkPoint(epoch.number, epoch.site, lsn)
+            now = splits.counted(now, fork, _branch(one.ours, _ms()), _branch(theirs, one.theirs_at_ms))
             one.counted_at = time.monotonic()
         try:
-            self._host.coordinator.set(f"parted/{name}", tolerant.encode(now), version)
+            splits.write(self._host.coordinator, name, now, version)
         except VersionError:
             return  # another node tells it, or it is over: the next look shows it
         if before.fork is None and now.fork is not None:

@@ -21,7 +21,7 @@ import msgspec
 from halog.core import tolerant
 from halog.core.table.table import PartitionTable
 from halog.core.table.tell import Tell
-from halog.core.tolerant import TolerantDecoder, TolerantStruct
+from halog.core.tolerant import TolerantDecoder, TolerantStruct, carrying
 from halog.errors import HalogError, VersionError
 from halog.events import PARTED
 from halog.metadata import branch_holds
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.mirror")
 
 
-class ForkPoint(msgspec.Struct, frozen=True):
+class ForkPoint(TolerantStruct, frozen=True):
     """A `ForkPoint` is the last record of both histories: the epoch that wrote it, by number and site, and its lsn."""
 
     epoch: int
@@ -47,7 +47,7 @@ class ForkPoint(msgspec.Struct, frozen=True):
     lsn: int
 
 
-class BranchCount(msgspec.Struct, frozen=True):
+class BranchCount(TolerantStruct, frozen=True):
     """A `BranchCount` says what one site has done behind the fork, up to `lsn`, as it was known at `at_ms` (since
     1970)."""
 
@@ -119,8 +119,20 @@ def tell(coordinator: Coordinator, partition: str, site: str, by: str) -> bool:
     known = now is not None and now.site == site
     with suppress(VersionError):  # another node that was quicker says the same
         renewed = msgspec.structs.replace(now, by=by) if known and now else fresh
-        coordinator.set(path, tolerant.encode(renewed), version)
+        write(coordinator, partition, renewed, version)
     return not known
+
+
+def counted(now: Split, fork: ForkPoint, here: BranchCount, there: BranchCount) -> Split:
+    """Return the report with these counts in place of those it has."""
+    return msgspec.structs.replace(
+        now, fork=carrying(fork, now.fork), here=carrying(here, now.here), there=carrying(there, now.there)
+    )
+
+
+def write(coordinator: Coordinator, partition: str, now: Split, version: int) -> None:
+    """Write a report in place of the one that had this version. VersionError if it is another one by now."""
+    coordinator.set(f"parted/{partition}", tolerant.encode(now), version)
 
 
 def forget(coordinator: Coordinator, partition: str, site: str) -> None:

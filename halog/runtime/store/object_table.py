@@ -487,9 +487,14 @@ class ObjectTable:
     def drop(self) -> None:
         """Delete everything of this partition from the store."""
         with self.lock:
+            self.let_go()
+            self.store.drop(self.prefix)
+
+    def let_go(self) -> None:
+        """Forget what is in memory, and leave the store to the copy that comes next."""
+        with self.lock:
             self.moments.lose()
             self.cache.clear()
             self._early.clear()
             self._forget_unsaved()
             self.pushed.dropped()
-            self.store.drop(self.prefix)

@@ -72,7 +72,10 @@ def stored(store: Store, prefix: bytes) -> tuple[bytes, ...]:
 
 def carry_over(before: Tail, tail: Tail, objects: ObjectTable, partition: str, state: ChainState) -> None:
     """Take over what may still come of `before`, which a dropped copy held: into `tail`, and on the disk, since the
-    store is about to stand for this run of the node again."""
+    store is about to stand for this run of the node again. Where a later version of halog wrote some of what
+    the store has, what was left there stays as it is."""
+    if tail.unread and objects.store.get(_key(objects)) is not None:
+        return
     tail.adopt([records.encode(record) for record in before.run], state)
     if tail.run:
         leave(objects, partition, [records.encode(record) for record in tail.run])

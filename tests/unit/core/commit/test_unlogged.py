@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from halog.core import effects as fx, events as ev, results as res
-from halog.core.commit.push import AGAIN_MS
+from halog.core.commit.push import AGAIN_MS, AGAIN_RECORDS
 from halog.core.durability import Durability
 from halog.core.ids import Member, Position
 from halog.core.log import records
@@ -62,6 +62,31 @@ def test_what_a_replica_lacks_is_pushed_again_while_the_log_stands_still() -> No
     assert core.replies() == [res.Success(2)]
     assert pushed_again(core) == [3]
     held_by(core, B, 3)
+    assert pushed_again(core) == []
+
+
+def test_it_is_pushed_again_however_much_was_committed_meanwhile() -> None:
+    """What came behind it does not make a replica one that is far behind the log."""
+    core = leader()
+    core.submit(1, create(b"k1"))
+    for n in range(2, core.p.state.settings.ready_lag + 40):
+        core.submit(n, create(b"k%d" % n))
+    lacks = 2
+    for _ in range(3):
+        again = pushed_again(core)
+        assert again == list(range(lacks, lacks + AGAIN_RECORDS))
+        held_by(core, B, again[-1])
+        lacks = again[-1] + 1
+    assert core.p.visible == lacks - 1
+
+
+def test_nothing_is_pushed_again_to_one_that_is_far_behind_the_log() -> None:
+    """The log brings it what it lacks, and is far from done with that."""
+    core = leader()
+    for n in range(1, core.p.state.settings.ready_lag + 2):
+        core.submit(n, create(b"k%d" % n))
+        core.acknowledge()
+    core.submit(5_000, create(b"other"))
     assert pushed_again(core) == []
 
 
