@@ -139,7 +139,11 @@ def test_bytes_of_a_stranger_on_the_node_channel(cluster: Cluster) -> None:
         with socket.create_connection((host, int(port)), 5) as stranger:
             stranger.settimeout(5)
             stranger.sendall(foreign + framed(frames.encode(frames.StatusRequest())))
-            assert stranger.recv(1) == b"", "another cluster's node is told nothing"
+            with stranger.makefile("rb") as heard:
+                told = frames.decode_reply(heard.read(int.from_bytes(heard.read(4), "big")))
+                assert isinstance(told, frames.ErrorReply)
+                assert "it belongs to cluster 'another-cluster'" in told.message
+                assert heard.read() == b"", "another cluster's node is told why it is refused, and nothing else"
         for stranger in kept:
             stranger.close()
         clients.flows(SERVES_AGAIN_S)
