@@ -16,6 +16,7 @@ from halog.config.active_merge import disagreements, live, merged, waiting
 from halog.config.changes import key_text
 from halog.errors import ConfigError, CoordinatorError
 from halog.events import TAKEN_UP
+from halog.metadata.cluster_level import check_level
 from halog.metadata.config_versions import ACTIVE, VERSIONS, Version, read
 from halog.ports import Coordinator, Versioned
 from halog.runtime.events.history import History
@@ -49,7 +50,8 @@ def of_file(own: Config, node: str) -> ActiveConfig:
 
 def in_force(own: Config, coordinator: Coordinator) -> ActiveConfig:
     """Return what a process with this file is to run with now. ConfigError if file and active version do not fit each
-    other."""
+    other; VersionMismatchError, before the version is looked at, if this halog does not know the cluster's level."""
+    check_level(coordinator, own.cluster.name)
     version = read(coordinator).version
     if version is None:
         return ActiveConfig(own, own)

@@ -100,7 +100,8 @@ def reach(config: Config, site: str, answer_s: float = math.inf) -> SiteAccess:
 
 def active_version(own: Config, name: str) -> ActiveConfig:
     """Return what node `name` is to run with, by a short session of its own: what the adapters are built of is among
-    it."""
+    it. VersionMismatchError for a level that this halog does not know: this comes before any store is opened, since a
+    store of a later format would be set aside."""
     from halog.adapters.zookeeper.coordinator import ZkCoordinator
 
     _, zookeeper = addresses(own)
