@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from halog.config import Config, parse_config
+from halog.config import Config
 from halog.config.active_merge import merged
 from halog.core.ids import NO_EPOCH, EpochId
 from halog.core.keys.mapping import PolicyMapping
@@ -122,7 +121,7 @@ class RecoverySurvey:
         if data is None:
             return own
         version = versions.VERSIONS.decode(versions.ACTIVE, data)
-        return merged(own, parse_config(version.config, f"version {version.number}", Path()))
+        return merged(own, version.parsed())
 
     def plan(self) -> RecoveryPlan:
         """Return what is to be done. LogError and StoreError where something cannot be read now."""

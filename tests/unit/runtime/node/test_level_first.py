@@ -1,4 +1,4 @@
-"""A halog that does not know the cluster's level does nothing (U1): its store and its configuration are not looked at."""
+"""A halog that does not know the cluster's level does nothing (U1): it looks at no store and no configuration."""
 
 from __future__ import annotations
 
