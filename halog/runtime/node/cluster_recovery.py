@@ -23,7 +23,8 @@ from halog.core.state.tail import Tail
 from halog.core.table.table import PartitionTable, Target
 from halog.errors import LaterRecordError, LogError, StoreError
 from halog.metadata import config_versions as versions, mapped_policies, partition_tables
-from halog.ports import Coordinator, Log, Store, TopicPartition
+from halog.metadata.cluster_level import LEVEL_PATH, check_found
+from halog.ports import Coordinator, Log, Store, TopicPartition, Versioned
 from halog.runtime.keys import policy_agreement as agreement
 from halog.runtime.node import cluster_identity as belonging, log_history as histories
 from halog.runtime.node.coordinator_memo import newest, noted
@@ -107,6 +108,8 @@ class RecoverySurvey:
         self._missing = missing
         self._said = said
         self._kept = newest(noted(store) for store in stores.values())
+        if (level := self._kept.get(LEVEL_PATH)) is not None:
+            check_found(Versioned(level, 0), own.cluster.name)
         self._needs: dict[str, str] = {}
         self._problems: list[str] = []
         self._by_file: set[str] = set()
