@@ -39,7 +39,6 @@ class LevelWatch:
         except CoordinatorError as e:
             logger.error("this process goes on as it is, and will not start again: %s", e)
         except VersionMismatchError as e:
-            if self._own.outdated is None:
-                self._own.outdated = e
+            if self._own.outgrown(e):
                 logger.error("this process takes part no more: %s", e)
                 self._changed()
