@@ -51,6 +51,9 @@ class Node:
     def check_open(self) -> None:
         pass
 
+    def check_level(self) -> None:
+        """It is known."""
+
     def missing(self, partition: str) -> str:
         """No server is."""
         return ""
