@@ -14,11 +14,14 @@ from typing import Final
 from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import VersionMismatchError
 from halog.metadata.znode_format import ZnodeFormat
-from halog.ports import Coordinator
+from halog.ports import Coordinator, Versioned
 from halog.release import RELEASE
 
 LEVEL: Final = 1
 """The highest level that this halog knows."""
+
+
+LEVEL_PATH: Final = "level"
 
 
 class ClusterLevel(TolerantStruct, frozen=True):
@@ -39,13 +42,22 @@ _LEVEL = ZnodeFormat(TolerantDecoder(ClusterLevel).decode, "is no level")
 
 def read_level(coordinator: Coordinator) -> ClusterLevel:
     """Return the cluster's level. CoordinatorError if what stands there cannot be read."""
-    return _LEVEL.read(coordinator, "level") or FIRST
+    return _LEVEL.read(coordinator, LEVEL_PATH) or FIRST
 
 
 def check_level(coordinator: Coordinator, cluster: str) -> None:
     """Raise VersionMismatchError where this halog does not know the cluster's level: it could read, and write, what it
     does not understand."""
-    now = read_level(coordinator)
+    _check(read_level(coordinator), cluster)
+
+
+def check_found(found: Versioned | None, cluster: str) -> None:
+    """Do the same with what stands there; None: nothing does. CoordinatorError if it cannot be read."""
+    if found is not None:
+        _check(_LEVEL.decode(LEVEL_PATH, found.data), cluster)
+
+
+def _check(now: ClusterLevel, cluster: str) -> None:
     if now.level > LEVEL:
         by = f" (raised by {now.by})" if now.by else ""
         raise VersionMismatchError(

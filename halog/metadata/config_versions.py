@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from halog.config import Config, parse_config
-from halog.config.changes import tree
+from halog.config import Config, later_keys, parse_config
+from halog.config.changes import KeyPath, tree
 from halog.core import tolerant
 from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import ConfigError, HalogError, OutcomeUnknownError, RefusedError, VersionError
@@ -60,10 +60,16 @@ class Version(TolerantStruct, frozen=True):
         return tolerant.encode(self)
 
     def parsed(self, *, checked: bool = True) -> Config:
-        """Return it as a configuration. Raises ConfigError, which names what this halog does not know of it or, if it
-        is to be `checked`, does not run with. Unchecked, a version can be replaced that an older halog activated and
-        that is refused by now."""
-        return parse_config(self.config, f"version {self.number}", Path(), checked=checked)
+        """Return it as a configuration, without the `later` keys. Raises ConfigError, which names what this halog
+        cannot use of it or, if it is to be `checked`, does not run with. Unchecked, a version can be replaced that an
+        older halog activated and that is refused by now."""
+        known, _ = later_keys.set_aside(self.config)
+        return parse_config(known, f"version {self.number}", Path(), checked=checked)
+
+    @property
+    def later(self) -> dict[KeyPath, Any]:
+        """Return the keys that this halog does not know, of a later one (U1)."""
+        return later_keys.set_aside(self.config)[1]
 
 
 VERSIONS = ZnodeFormat(TolerantDecoder(Version).decode, "holds no version of a configuration")
@@ -100,6 +106,14 @@ def digest(config: Config) -> str:
     return hashlib.sha256(said.encode()).hexdigest()
 
 
+def says_the_same(version: Version, config: Config) -> bool:
+    """Say whether an activation would change nothing. The digest of a version with keys of a later halog is of these,
+    too: it is made anew of what is known here."""
+    if not version.later:
+        return version.digest == digest(config)
+    return digest(version.parsed(checked=False)) == digest(config)
+
+
 def read(coordinator: Coordinator) -> ActiveVersion:
     """Return what is active now."""
     return ActiveVersion(*VERSIONS.read_version(coordinator, ACTIVE))
@@ -132,8 +146,11 @@ def _numbers(coordinator: Coordinator) -> list[int]:
 
 def activate(coordinator: Coordinator, standing: ActiveVersion, draft: Draft) -> Version:
     """Make the draft the version behind `standing`, on which the operator's comparison rests. Raises RefusedError, and
-    changes nothing, if that is not the active one any more, or if the draft is too large."""
+    changes nothing, if that is not the active one any more, or if the draft is too large. Keys of a later halog are
+    carried, since the draft could not name them."""
     config, mark = tree(draft.config), digest(draft.config)
+    if standing.version is not None:
+        config = later_keys.carried(config, standing.version.later)
     new = Version(standing.number + 1, draft.made_ms, draft.by, draft.file, mark, draft.comment, config)
     data = new.to_bytes()
     if len(data) > MAX_BYTES:

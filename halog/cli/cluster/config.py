@@ -179,6 +179,7 @@ def activate(file: Path | None, comment: str, on: int | None, dry_run: bool, opt
     if compared.refused and not compared.same:
         raise RefusedError(f"nothing was activated: {name_of(path)} changes {compared.refused}")
     if made is not None:
+        _say_carried(made, standing)
         say(f"version {made.number} is active; `halog node list` shows who must be restarted for it")
         _say_where(new)
 
@@ -208,8 +209,10 @@ def show_(number: int | None, options: ClusterOptions) -> None:
     """
 
     from halog.cli.cluster.config_views import when
+    from halog.config.later_keys import listed
     from halog.errors import HalogError
     from halog.metadata import config_versions as versions
+    from halog.release import RELEASE
 
     with _reached(options) as connection:
         c = connection.coordinator
@@ -224,6 +227,8 @@ def show_(number: int | None, options: ClusterOptions) -> None:
     click.echo(f"# version {version.number}, {when(version)} by {version.by} from {version.file}")
     if version.comment:
         click.echo(f"# {version.comment}")
+    if later := version.later:
+        click.echo(f"# halog {RELEASE} does not know, and does not show: {listed(later)}")
     click.echo(version.parsed(checked=False).to_toml())
 
 
@@ -248,6 +253,15 @@ def history(options: ClusterOptions) -> None:
     rows = [(v.number, when(v), v.by, v.digest[:DIGITS], v.file, v.comment) for v in found]
     document = [{k: x for k, x in plain(v).items() if k != "config"} for v in found]
     emit(options.format, document, ["version", "activated", "by", "digest", "file", "comment"], rows)
+
+
+def _say_carried(made: Version, standing: ActiveVersion) -> None:
+    """Tell which keys of a later halog the version before had, and this one has, too."""
+    from halog.config.later_keys import listed
+    from halog.release import RELEASE
+
+    if later := made.later:
+        say(f"carried from version {standing.number}, as halog {RELEASE} does not know them: {listed(later)}")
 
 
 def _say_where(new: Config) -> None:

@@ -13,7 +13,7 @@ from halog.cli.shared.output import emit_table
 from halog.config import Config
 from halog.config.changes import MOVES, REFUSED, KeyChange, key_text
 from halog.events import ACTIVATED, EventPlace, event
-from halog.metadata.config_versions import Version, digest
+from halog.metadata.config_versions import Version, says_the_same
 from halog.runtime.placement.config_admission import Facts, facts, judged, turned_away
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ConfigComparison(NamedTuple):
 
 def compare(connection: ClusterConnection, left: Version | None, right: Config, name: str) -> ConfigComparison:
     """Return what differs, and what would become of it on the cluster as it is now."""
-    same = left is not None and left.digest == digest(right)
+    same = left is not None and says_the_same(left, right)
     there = known(connection)
     changes = judged(None if left is None else left.parsed(checked=False), right, there)
     away = "; ".join(f"{key_text(key)}: {why}" for key, why in turned_away(right, there))

@@ -83,8 +83,9 @@ class ClusterConnection:
         the file is what counts, also where the cluster does not exist yet."""
         c = self.coordinator
         c.connect(_ignore, self.timeout_s)
-        check_level(c, self.config.cluster.name)
-        if not as_in_file:
+        if as_in_file:
+            check_level(c, self.config.cluster.name)
+        else:
             self.activated = in_force(self.config, c)
             self.config = self.activated.config
         names = c.children("partitions")

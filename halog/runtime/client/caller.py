@@ -24,6 +24,20 @@ LOCKED_S = 0.003
 """Pause before a read tries again what a transaction in doubt holds: most are decided within it."""
 
 
+_BEGINNING: Final = (
+    frames.Fetch,
+    frames.LeasedFetch,
+    frames.Scan,
+    frames.Count,
+    frames.MomentFetch,
+    frames.MomentScan,
+    frames.Reach,
+    frames.Barrier,
+    frames.Validate,
+)
+"""Requests that leave nothing open, whatever becomes of them."""
+
+
 class Limits(NamedTuple):
     """Says how long a policy's partitions are waited for, in seconds (P4). None: as long as for all policies."""
 
@@ -107,6 +121,11 @@ class Asker:
         if self.closed:
             raise ClosedError(f"node {self.name} is closed")
 
+    def check_level(self) -> None:
+        """Raise VersionMismatchError once this halog does not know the cluster's level (U1): nothing new is begun. What
+        was begun before is settled, so commits, votes and decisions that go on are not asked."""
+        self.router.own.check_level()
+
     def check_forked(self) -> None:
         """Raise ForkedError in a child of the process that opened the node: what it knows is as of the fork, and its
         connections are the parent's."""
@@ -147,6 +166,8 @@ class Asker:
     ) -> frames.Reply | None:
         """Ask the active node; None if that is this very node by now. `site`, `open_`: see `Router.ask`."""
         self.check_open()
+        if isinstance(frame, _BEGINNING):
+            self.check_level()
         deadline = self.call_of(partition) if until is None else max(0.0, until - time.monotonic())
         try:
             return self.router.ask(partition, frame, deadline, lambda: self.serving(partition) is not None, site, open_)

@@ -115,9 +115,7 @@ class Commits:
 
     def _commit(self, partition: str, tx: bytes, work: Work, open_: OpenCommit) -> int:
         first = not open_.presented
-        if self._asker.closed and not first:
-            raise OutcomeUnknownError("the node was closed while this commit was under way")
-        self._asker.check_open()
+        self._check_open(first=first)
         until, locked = time.monotonic() + self._asker.call_of(partition), 0.0
         self._unsent.discard(tx)
         perhaps = not first  # it was begun before by a caller who did not wait: its outcome is not known here
@@ -145,6 +143,15 @@ class Commits:
             if lsn:
                 return lsn
             first, perhaps = first and not open_.presented, perhaps or lsn is PERHAPS
+
+    def _check_open(self, *, first: bool) -> None:
+        """Raise if this node is closed, or does not know the cluster's level and was not asked for this commit
+        before."""
+        if self._asker.closed and not first:
+            raise OutcomeUnknownError("the node was closed while this commit was under way")
+        self._asker.check_open()
+        if first:
+            self._asker.check_level()
 
     def _wait_out(self, partition: str, error: HalogError, until: float, *, doubtful: bool) -> None:
         """Sleep a moment if there may be another attempt. Else raise the error of the last one; or, if `doubtful`, that

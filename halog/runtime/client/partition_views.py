@@ -87,6 +87,7 @@ class OwnView(MomentReader[CommittedObject]):
     def _gone(self) -> HalogError:
         name = self._copy.name
         self._asker.check_open()
+        self._asker.check_level()
         if why := self._asker.router.offline():
             return no_quorum(self._asker.name, why)
         return ConflictError(

@@ -261,6 +261,7 @@ class Reads:
 
     def invoke(self, partition: str, invocation: Invocation) -> InvocationResult:
         """See Backend."""
+        self._asker.check_level()
         until = time.monotonic() + self._asker.call_of(partition)
         while True:
             reply = self._asker.ask(partition, frames.Invoke(partition, invocation), until)

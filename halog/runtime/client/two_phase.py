@@ -109,6 +109,7 @@ class TwoPhaseCommits:
     def commit(self, tx: bytes, works: Mapping[str, Work]) -> Mapping[str, int]:
         """See Backend."""
         self._asker.check_open()
+        self._asker.check_level()
         self._commits.sent(tx)
         participants = tuple(sorted(works))
         began = time.monotonic()

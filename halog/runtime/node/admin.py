@@ -52,8 +52,10 @@ class Operators:
         return self._configured.config
 
     def check_open(self) -> None:
-        """Raise ClosedError if the node is closed, ForkedError in a child of the process that opened it."""
+        """Raise ClosedError if the node is closed, ForkedError in a child of the process that opened it,
+        VersionMismatchError if this halog does not know the cluster's level any more."""
         self._asker.check_open()
+        self._asker.check_level()
 
     def check_forked(self) -> None:
         """Raise ForkedError, as `check_open` does; what a closed node knew may still be looked at."""
@@ -99,7 +101,7 @@ class Operators:
         Returns once the change is begun; the nodes do the rest by themselves. With `wait_s`, seconds, once it is done:
         DeadlineError if it is not by then. RefusedError names what speaks against it, and changes nothing.
         """
-        self._asker.check_open()
+        self.check_open()
         config = config or self.config
         version = wishes.begin(self._coordinator, self._asker.router, config, policy)
         if wait_s > 0:
@@ -137,7 +139,7 @@ class Operators:
         Returns once the wish is set; the nodes do the rest by themselves. With `wait_s`, seconds, once it is done:
         DeadlineError if it is not by then. RefusedError names what speaks against it, and changes nothing.
         """
-        self._asker.check_open()
+        self.check_open()
         wished, target = migrate(
             self._coordinator,
             self.config,

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from halog.config import Config, parse_config
+from halog.config import Config
 from halog.config.active_merge import merged
 from halog.core.ids import NO_EPOCH, EpochId
 from halog.core.keys.mapping import PolicyMapping
@@ -24,7 +23,8 @@ from halog.core.state.tail import Tail
 from halog.core.table.table import PartitionTable, Target
 from halog.errors import LaterRecordError, LogError, StoreError
 from halog.metadata import config_versions as versions, mapped_policies, partition_tables
-from halog.ports import Coordinator, Log, Store, TopicPartition
+from halog.metadata.cluster_level import LEVEL_PATH, check_found
+from halog.ports import Coordinator, Log, Store, TopicPartition, Versioned
 from halog.runtime.keys import policy_agreement as agreement
 from halog.runtime.node import cluster_identity as belonging, log_history as histories
 from halog.runtime.node.coordinator_memo import newest, noted
@@ -108,6 +108,8 @@ class RecoverySurvey:
         self._missing = missing
         self._said = said
         self._kept = newest(noted(store) for store in stores.values())
+        if (level := self._kept.get(LEVEL_PATH)) is not None:
+            check_found(Versioned(level, 0), own.cluster.name)
         self._needs: dict[str, str] = {}
         self._problems: list[str] = []
         self._by_file: set[str] = set()
@@ -122,7 +124,7 @@ class RecoverySurvey:
         if data is None:
             return own
         version = versions.VERSIONS.decode(versions.ACTIVE, data)
-        return merged(own, parse_config(version.config, f"version {version.number}", Path()))
+        return merged(own, version.parsed())
 
     def plan(self) -> RecoveryPlan:
         """Return what is to be done. LogError and StoreError where something cannot be read now."""

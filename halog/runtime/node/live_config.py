@@ -14,10 +14,13 @@ from typing import NamedTuple
 from halog.config import Config, PolicyConfig
 from halog.config.active_merge import disagreements, live, merged, waiting
 from halog.config.changes import key_text
+from halog.config.later_keys import listed
 from halog.errors import ConfigError, CoordinatorError
 from halog.events import TAKEN_UP
+from halog.metadata.cluster_level import check_level
 from halog.metadata.config_versions import ACTIVE, VERSIONS, Version, read
 from halog.ports import Coordinator, Versioned
+from halog.release import RELEASE
 from halog.runtime.events.history import History
 from halog.runtime.rpc.router import Router
 
@@ -49,7 +52,8 @@ def of_file(own: Config, node: str) -> ActiveConfig:
 
 def in_force(own: Config, coordinator: Coordinator) -> ActiveConfig:
     """Return what a process with this file is to run with now. ConfigError if file and active version do not fit each
-    other."""
+    other; VersionMismatchError, before the version is looked at, if this halog does not know the cluster's level."""
+    check_level(coordinator, own.cluster.name)
     version = read(coordinator).version
     if version is None:
         return ActiveConfig(own, own)
@@ -57,7 +61,19 @@ def in_force(own: Config, coordinator: Coordinator) -> ActiveConfig:
         found = version.parsed()
     except ConfigError as error:
         raise ConfigError(f"{error.message}; a corrected file replaces it: `halog config activate`") from error
+    _tell_later(version)
     return ActiveConfig(merged(own, found), own, version.number)
+
+
+def _tell_later(version: Version) -> None:
+    if later := version.later:
+        logger.warning(
+            "version %d of the configuration has keys that halog %s does not know: %s; this process goes on without "
+            "them",
+            version.number,
+            RELEASE,
+            listed(later),
+        )
 
 
 def for_node(own: Config, coordinator: Coordinator, node: str) -> ActiveConfig:
@@ -102,6 +118,7 @@ class LiveConfig:
             logger.error("this process goes on as it is, and will not start again: %s", e)
             return
         if version.number != self._active:
+            _tell_later(version)
             self._take_up(version, new)
 
     def _take_up(self, version: Version, new: Config) -> None:

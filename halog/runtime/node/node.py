@@ -45,6 +45,7 @@ from halog.runtime.node.client_half import ClientHalf, make_asker
 from halog.runtime.node.cluster_watch import CoordinatorWatch
 from halog.runtime.node.coordinator_memo import CoordinatorMemo
 from halog.runtime.node.knowledge import Knowledge
+from halog.runtime.node.level_watch import LevelWatch
 from halog.runtime.node.live_config import ActiveConfig, LiveConfig, PartitionRules
 from halog.runtime.node.node_load import LoadCounter
 from halog.runtime.node.node_membership import NodeMembership
@@ -272,6 +273,7 @@ class Runtime:
             self._serve(host, list(tables.values()))
             self.telling.joined(self.info.address, self.pid, len(host.copies))
             replaced.tell(host.store, self.telling.store_replaced)
+        LevelWatch(a.coordinator, c.cluster.name, self._known.own, self.members.look).begin()
         self._watch.begin()
         self.configured.watch(a.coordinator, hosts=host is not None)
 

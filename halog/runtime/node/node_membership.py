@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from halog.config import Config
 from halog.core.ids import Member
+from halog.core.table.zones import NodeContacts
 from halog.ports import Coordinator
 from halog.runtime.events.reporter import EventReporter
 from halog.runtime.host.host import Host
@@ -36,6 +37,7 @@ class NodeMembership:
     ) -> None:
         self._host = host
         self._lives = known.lives
+        self._own = known.own
         self._zoning = zoning
         me, timing = registration.info.member, config.timing
         offline = known.router.offline
@@ -55,7 +57,7 @@ class NodeMembership:
             2 * timing.session_timeout_ms,
             own=known.own,
             coordinated=registration.is_connected,
-            judge=zoning.judge,
+            judge=self._judge,
             tails=dict if host is None else host.tails,
             noticed=telling.noticed,
             line=telling.line,
@@ -74,6 +76,11 @@ class NodeMembership:
         self._zoning.close()
         if self._challenging is not None:
             self._challenging.close()
+
+    def _judge(self, sight: NodeContacts) -> str:
+        """Return why this node is offline; "": it is not. A client is not, so that what it has under way is settled."""
+        outdated = "" if self._host is None else self._own.why_outdated
+        return outdated or self._zoning.judge(sight)
 
     def _alive_changed(self, members: frozenset[Member], why: str) -> None:
         if self._host is not None:

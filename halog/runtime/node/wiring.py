@@ -10,6 +10,7 @@ from pathlib import Path
 from halog.config import Config
 from halog.config.sites import plain
 from halog.errors import ConfigError, StoreError, UnknownNameError, UnreachableError
+from halog.metadata.cluster_level import check_level
 from halog.ports import Store
 from halog.runtime.keys.key_owners import import_module
 from halog.runtime.node.live_config import ActiveConfig, for_node
@@ -82,7 +83,8 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
 
 
 def reach(config: Config, site: str, answer_s: float = math.inf) -> SiteAccess:
-    """Reach another site's log and coordinator. UnreachableError; ConfigError if it is not in the configuration."""
+    """Reach another site's log and coordinator. UnreachableError; ConfigError if it is not in the configuration;
+    VersionMismatchError if this halog does not know the level that the cluster has there."""
     from halog.adapters.kafka.log import KafkaLog
     from halog.adapters.zookeeper.coordinator import ANSWER_S, ZkCoordinator
 
@@ -92,6 +94,7 @@ def reach(config: Config, site: str, answer_s: float = math.inf) -> SiteAccess:
     coordinator.connect(lambda state: None, min(usual_s, answer_s))
     coordinator.joined()
     try:
+        check_level(coordinator, config.cluster.name)
         return SiteAccess(site, KafkaLog(bootstrap, answer_s=answer_s), coordinator)
     except BaseException:
         coordinator.close()
@@ -100,7 +103,8 @@ def reach(config: Config, site: str, answer_s: float = math.inf) -> SiteAccess:
 
 def active_version(own: Config, name: str) -> ActiveConfig:
     """Return what node `name` is to run with, by a short session of its own: what the adapters are built of is among
-    it."""
+    it. VersionMismatchError for a level that this halog does not know: this comes before any store is opened, since a
+    store of a later format would be set aside."""
     from halog.adapters.zookeeper.coordinator import ZkCoordinator
 
     _, zookeeper = addresses(own)

@@ -12,7 +12,7 @@ import msgspec
 from halog.config import Config
 from halog.core.ids import Member
 from halog.core.table.table import PartitionTable
-from halog.errors import CoordinatorError, HalogError, UnreachableError
+from halog.errors import CoordinatorError, HalogError, UnreachableError, VersionMismatchError
 from halog.metadata.nodes import running
 from halog.metadata.partition_tables import change_table, serves, table_of
 from halog.metadata.site_ownership import given_up
@@ -84,7 +84,7 @@ def returned(
     """Return the tables as a node that starts is to know them. A partition that nobody serves here, and that another
     site has taken over meanwhile, is that site's from now on. This is noted before a node of this site opens an epoch
     that the other one never saw (F3). Sites that cannot be reached are passed over: each goes on, unless a quorum says
-    otherwise."""
+    otherwise. VersionMismatchError for one whose level this halog does not know."""
     up = running(coordinator) - {me}
     homes = {name for name, policy in config.policies.items() if policy.home}
     now = dict(tables)
@@ -94,6 +94,8 @@ def returned(
             continue
         try:
             remote = reach(site)
+        except VersionMismatchError:
+            raise
         except HalogError as e:
             logger.warning("it is not known whether site %s has taken anything over: %s", site, e)
             continue

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from halog.adapters.memory import Attempt
 from halog.cli.shared.surroundings import Surroundings
 from halog.metadata import config_versions as versions
+from halog.metadata.config_versions import VERSIONS
+from halog.release import RELEASE
 from tests.unit.cli.conftest import find_around, wait_until
 
 pytestmark = pytest.mark.feature("P11", "O1")
@@ -338,17 +341,59 @@ def test_a_file_that_says_something_else_is_warned_of_once(
 
 
 def test_a_version_of_a_newer_halog_changes_no_running_node(cluster: Any, halog: Run) -> None:
-    """It is said; the node goes on as it is, and tools name what they do not know."""
+    """A value that they cannot use is said; the node goes on as it is, and tools name the key."""
     halog("config", "activate")
     know(cluster, 1)
     active = cluster.tree.get(versions.ACTIVE)
     cluster.tree.set(
-        versions.ACTIVE, active.data.replace(b'"number":1', b'"number":2').replace(b'"votes"', b'"voices"'), 0
+        versions.ACTIVE,
+        active.data.replace(b'"number":1', b'"number":2').replace(b'"below_quorum":"refuse"', b'"below_quorum":"ask"'),
+        0,
     )
     ran = halog("status")
-    assert (ran.code, "site.voices: is unknown" in ran.err) == (2, True), ran
+    assert (ran.code, "policies.p.below_quorum: 'ask' must be" in ran.err) == (2, True), ran
     assert all(n.runtime.status()["config"]["active"] == 1 for n in cluster.nodes.values())
     assert halog("config", "history", "--format", "json").json[0]["number"] == 2
+
+
+@pytest.mark.feature("U1")
+def test_keys_of_a_newer_halog_are_passed_over_and_carried(
+    cluster: Any, halog: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A newer tool activated them. Nodes of this version run on, take up the rest, and start; its tools lose none."""
+    halog("config", "activate")
+    know(cluster, 1)
+    active = VERSIONS.decode(versions.ACTIVE, cluster.tree.get(versions.ACTIVE).data)
+    later = msgspec.structs.replace(active, number=2)
+    later.config["timing"]["naps_ms"] = 7
+    later.config["policies"]["p"].update(shape={"of": "a"}, below_quorum="wait")
+    later.config["clouds"] = {"k": 1}
+    with caplog.at_level(logging.WARNING, "halog.config"):
+        cluster.tree.set(versions.ACTIVE, later.to_bytes(), 0)
+        know(cluster, 2)
+        assert cluster.nodes["A"].runtime.config.policies["p"].below_quorum == "wait"
+        warned = [r.getMessage() for r in caplog.records if r.name == "halog.config"]
+        assert len(warned) == len(cluster.nodes)
+        cluster.stop("C")
+        caplog.clear()
+        cluster.start("C")
+    keys = "clouds, policies.p.shape, timing.naps_ms"
+    warned = [r.getMessage() for r in caplog.records if r.name == "halog.config"]
+    assert [w for w in warned if "does not know" in w] == [
+        f"version 2 of the configuration has keys that halog {RELEASE} does not know: {keys}; this process goes on "
+        "without them"
+    ]
+    wait_until(lambda: halog("status").code == 0)
+    assert f"# halog {RELEASE} does not know, and does not show: {keys}\n" in halog("config", "show").out
+    same = halog("config", "activate", written(cluster, BELOW))
+    assert "version 2 is this configuration already" in same.out
+    ran = halog("config", "activate", written(cluster))
+    assert (ran.code, f"carried from version 2, as halog {RELEASE} does not know them: {keys}" in ran.err) == (0, True)
+    made = halog("config", "show", "--format", "json").json
+    assert (made["number"], made["config"]["policies"]["p"]["below_quorum"]) == (3, "refuse")
+    assert made["config"]["timing"]["naps_ms"] == 7
+    assert made["config"]["policies"]["p"]["shape"] == {"of": "a"}
+    assert made["config"]["clouds"] == {"k": 1}
 
 
 def test_a_cluster_may_be_configured_before_its_first_node(

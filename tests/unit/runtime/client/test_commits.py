@@ -19,6 +19,7 @@ from halog.errors import (
     PartitionUnavailableError,
     QuorumError,
     RecordTooLargeError,
+    VersionMismatchError,
 )
 from halog.runtime.client.commits import Commits, says_nothing
 from halog.runtime.replica.delivery_reports import DeliveryReports
@@ -50,6 +51,9 @@ class Node:
 
     def check_open(self) -> None:
         pass
+
+    def check_level(self) -> None:
+        """It is known."""
 
     def missing(self, partition: str) -> str:
         """No server is."""
@@ -94,6 +98,26 @@ def test_what_may_be_in_the_log_is_unknown_whatever_comes_next(
     with pytest.raises(told) as caught:
         commits.commit("p", commits.new_id(), WORK)
     assert not isinstance(caught.value, NotActiveError)
+
+
+class Outdated(Node):
+    """It does not know the cluster's level."""
+
+    def check_level(self) -> None:
+        raise VersionMismatchError("a higher level")
+
+
+@pytest.mark.feature("U1")
+def test_a_commit_is_begun_at_no_level_that_is_not_known_and_settled_at_any() -> None:
+    node: Any = Outdated()
+    commits = Commits(node, 7, lambda partition: False)
+    new, begun = commits.new_id(), commits.new_id()
+    commits.sent(begun)
+    with pytest.raises(VersionMismatchError):
+        commits.commit("p", new, WORK)
+    assert commits.unsent(new)
+    with pytest.raises(OutcomeUnknownError):
+        commits.commit("p", begun, WORK)
 
 
 class Outsized(Node):
