@@ -4,7 +4,8 @@
 Law: a vote may be claimed when this node has seen it unchanged for the whole wait. That is twice as long as the serving
 site may count on it. A claim is a compare-and-set against what was seen. So a vote that was claimed no longer counts
 for the serving site, and a vote that is renewed at the last moment is not claimed. Votes are claimed only from the site
-that is mirrored: a site that never had the history takes nothing over.
+that is mirrored. A site that never had an epoch of the history takes nothing over: its vote may have been renewed over
+a line that has brought nothing of the log yet (`Takeovers`).
 """
 
 from __future__ import annotations

@@ -206,14 +206,15 @@ class Takeover:
 
     def _waits_for_the_other(self, world: SiteWorld) -> bool:
         """Is it to take over? Not what parted, nor a log that was not compared with the other one yet, nor what nobody
-        ever had a vote for."""
+        ever had a vote for, nor a history of which it never had an epoch."""
         if (
             not self.may(world.site)
             or "site_votes/p" not in world.znodes.at
             or '"parted":true' in self._pair.standing(world.site)
         ):
             return False
-        return all(p.partition.state.chain.state.owner for p in world.processes())
+        states = [p.partition.state.chain.state for p in world.processes()]
+        return all(state.owner and state.lineage for state in states)
 
 
 def _is_fenced(world: World, epoch: EpochId) -> bool:

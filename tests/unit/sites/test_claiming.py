@@ -37,9 +37,9 @@ class Rig:
         self.desks = SiteContacts(host, self._reach, ("west", "north"))
         self.takeovers = Takeovers(host, mirroring, self.desks, self._reach, VOTES, {"q": TakeoverRule(0, True)})
         self.candidate = self.takeovers._candidates["p"] = TakeoverCandidate("east", VOTES, 0, binding=True)
-        self.copy: Any = SimpleNamespace(
-            name="p", core=SimpleNamespace(state=SimpleNamespace(table=table(owner="west")))
-        )
+        self.chain = SimpleNamespace(lineage=((OLD, 1),))
+        state = SimpleNamespace(table=table(owner="west"), chain=SimpleNamespace(state=self.chain))
+        self.copy: Any = SimpleNamespace(name="p", core=SimpleNamespace(state=state))
         for site in VOTES:
             self.renew(site)
 
@@ -79,6 +79,17 @@ def rig() -> Iterator[Rig]:
         made.desks.close()
         for coordinator in made.at.values():
             coordinator.close()
+
+
+@pytest.mark.feature("Q1", "M5")
+def test_a_site_that_never_had_an_epoch_of_the_history_claims_nothing() -> None:
+    """The line brings votes and nothing of the log: what it began would be another history."""
+    with rig() as made:
+        made.look()
+        made.chain.lineage = ()
+        assert made.takeovers._claims(made.copy) == {}
+        made.chain.lineage = ((OLD, 1),)
+        assert made.takeovers._claims(made.copy).keys() == VOTES.keys()
 
 
 def test_what_is_as_it_was_seen_is_claimed() -> None:
