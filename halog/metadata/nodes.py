@@ -59,16 +59,18 @@ def register(
         if found is None:
             continue
         holder = _INFO.decode(path, found.data)
-        is_own = holder.installation == info.installation
-        goes_on = (holder.incarnation != info.incarnation and lives(holder)) if is_own else None
+        goes_on: bool | None = None
+        copied = ""
+        if holder.installation == info.installation:
+            goes_on = False if holder.incarnation == info.incarnation else lives(holder)
+            copied = "; its data directory was copied, give the copy another node's name and an empty directory"
         if goes_on is False:
             coordinator.delete(path, found.version)
             continue
         if goes_on or time.monotonic() >= until:
-            copied = "; its data directory was copied, give the copy another node's name and an empty directory"
             raise DuplicateLocationError(
                 f"a node named {info.name} is running already (pid {holder.pid} at {holder.address}); "
-                f"stop it or choose another name{copied if is_own else ''}",
+                f"stop it or choose another name{copied}",
                 node=info.name,
                 incarnation=holder.incarnation,
                 pid=holder.pid,

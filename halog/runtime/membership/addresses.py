@@ -67,6 +67,12 @@ def check_reachable(me: NodeInfo, others: Iterable[NodeInfo]) -> None:
                 )
 
 
+def leads_elsewhere(run: NodeInfo) -> bool:
+    """Say whether the address of a run leads to this machine, though the run is on another one, or was before a
+    restart of this one: what is met there says nothing of it."""
+    return _is_loopback(run.address) and bool(run.machine) and run.machine != machine()
+
+
 def _are_apart(one: NodeInfo, other: NodeInfo) -> bool:
     return bool(one.machine and other.machine) and one.machine != other.machine
 

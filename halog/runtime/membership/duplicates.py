@@ -15,6 +15,7 @@ from halog.core.ids import location_code
 from halog.errors import DuplicateLocationError, DuplicateTimestampError, FrameError, UnreachableError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel, Peer
+from halog.runtime.membership.addresses import leads_elsewhere
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import from_frame
 
@@ -24,6 +25,8 @@ ANSWER_S: Final = 1.0
 
 def lives(channel: Channel, hello: frames.Hello, run: NodeInfo) -> bool | None:
     """Say whether this run of a node still lives, by asking where it listens. None: nobody can tell now."""
+    if leads_elsewhere(run):
+        return None
     answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
     def hear(peer: Peer, frame: bytes) -> None:

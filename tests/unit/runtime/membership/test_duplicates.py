@@ -14,6 +14,7 @@ from halog.errors import DuplicateLocationError, DuplicateTimestampError
 from halog.events import Event
 from halog.metadata.nodes import NodeInfo, register
 from halog.ports import TopicPartition
+from halog.runtime.membership.addresses import machine
 from halog.runtime.membership.duplicates import check_alone, lives, same_name
 from halog.runtime.membership.members import Membership
 from halog.runtime.node.open import node
@@ -76,6 +77,18 @@ def test_a_run_whose_address_refuses_connections_has_ended(channel: MemoryChanne
     gone = listening(other, None)
     other.close()
     assert lives(channel, HELLO, gone) is False
+
+
+@pytest.mark.feature("N1")
+def test_what_a_loopback_address_leads_to_here_says_nothing_of_a_run_on_another_machine(channel: MemoryChannel) -> None:
+    """Its address refuses connections here, or somebody else listens there; it may be well."""
+    other = MemoryChannel()
+    gone = listening(other, None)
+    other.close()
+    for run in (gone, listening(channel, frames.Welcome("B", 3, "0.2.0", 1))):
+        assert lives(channel, HELLO, run) is False
+        assert lives(channel, HELLO, msgspec.structs.replace(run, machine=machine())) is False
+        assert lives(channel, HELLO, msgspec.structs.replace(run, machine="another")) is None
 
 
 @pytest.mark.feature("N1")
