@@ -259,13 +259,24 @@ def a_vote_is_claimed_whatever_became_of_it() -> None:
 def a_vote_of_any_site_is_claimed() -> None:
     """Of one whose history this site never had."""
 
-    def claims(self: TakeoverCandidate, serves: str, now: int) -> dict[str, Vote]:
+    def claims(self: TakeoverCandidate, serves: str, now: int, *, followed: bool) -> dict[str, Vote]:
         before = self._seen
         self._seen = {voter: (vote._replace(site=serves), at) for voter, (vote, at) in before.items()}
         try:
-            found: dict[str, Vote] = real(self, serves, now)
+            found: dict[str, Vote] = real(self, serves, now, followed=followed)
         finally:
             self._seen = before
+        return found
+
+    real = patch(TakeoverCandidate, "claims", claims)
+
+
+@mutant("Q1", UNITS, tested)
+def a_site_takes_over_what_it_never_followed() -> None:
+    """It begins another history."""
+
+    def claims(self: TakeoverCandidate, serves: str, now: int, *, followed: bool) -> dict[str, Vote]:
+        found: dict[str, Vote] = real(self, serves, now, followed=True)
         return found
 
     real = patch(TakeoverCandidate, "claims", claims)

@@ -5,7 +5,7 @@ Law: a vote may be claimed when this node has seen it unchanged for the whole wa
 site may count on it. A claim is a compare-and-set against what was seen. So a vote that was claimed no longer counts
 for the serving site, and a vote that is renewed at the last moment is not claimed. Votes are claimed only from the site
 that is mirrored. A site that never had an epoch of the history takes nothing over: its vote may have been renewed over
-a line that has brought nothing of the log yet (`Takeovers`).
+a line that has brought nothing of the log yet.
 """
 
 from __future__ import annotations
@@ -67,10 +67,13 @@ class TakeoverCandidate:
         that site."""
         return voter not in self._seen or self.rests(voter, now, ms)
 
-    def claims(self, serves: str, now: int) -> dict[str, Vote]:
+    def claims(self, serves: str, now: int, *, followed: bool) -> dict[str, Vote]:
         """Return the votes to claim now, by the site that gives them. Every site asks in the same order, so of two that
         try at the same time one is refused by the first site that both ask. Empty: `serves`, the site that is mirrored,
-        was heard of lately, or there are too few votes."""
+        was heard of lately, or there are too few votes, or no epoch of the history was `followed` here: this site would
+        begin another one."""
+        if not followed:
+            return {}
         wait_ms = self._wait_ms * (LATER + self._rank(serves)) // LATER
         free = {
             voter: self._seen[voter][0]

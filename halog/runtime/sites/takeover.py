@@ -168,11 +168,10 @@ class Takeovers:
         return True
 
     def _claims(self, copy: Copy) -> dict[str, Vote]:
-        """Return the votes to claim; empty if the partition is not to be taken over: where this site never had an epoch
-        of its history, it would begin another one."""
-        if not copy.core.state.chain.state.lineage:
-            return {}
-        return self._candidates[copy.name].claims(copy.core.state.table.owner, monotonic_ms())
+        """Return the votes to claim; empty if the partition is not to be taken over."""
+        state = copy.core.state
+        followed = bool(state.chain.state.lineage)
+        return self._candidates[copy.name].claims(state.table.owner, monotonic_ms(), followed=followed)
 
     def _are_all(self, due: list[Copy], mine: list[Copy]) -> bool:
         """Is no other partition about to be due, or has this one waited long enough for the others?"""

@@ -31,21 +31,28 @@ def seen(
 
 
 def claimed(candidate: TakeoverCandidate, now: int, serves: str = "west") -> list[str]:
-    return list(candidate.claims(serves, now))
+    return list(candidate.claims(serves, now, followed=True))
 
 
 def test_votes_that_rest_for_the_whole_wait_are_claimed() -> None:
     candidate = east()
     seen(candidate)
     assert claimed(candidate, WAIT_MS - 1) == []
-    assert candidate.claims("west", WAIT_MS) == {"east": Vote("west", 1), "west": Vote("west", 1)}
+    assert candidate.claims("west", WAIT_MS, followed=True) == {"east": Vote("west", 1), "west": Vote("west", 1)}
+
+
+def test_a_site_that_followed_no_epoch_of_the_history_claims_nothing() -> None:
+    candidate = east()
+    seen(candidate)
+    assert candidate.claims("west", WAIT_MS, followed=False) == {}
+    assert claimed(candidate, WAIT_MS) == ["east", "west"]
 
 
 def test_what_is_claimed_is_what_was_seen() -> None:
     """Whoever claims compares with it: a vote that is renewed at the last moment is not taken."""
     candidate = east()
     seen(candidate, beat=7)
-    assert set(candidate.claims("west", WAIT_MS).values()) == {Vote("west", 7)}
+    assert set(candidate.claims("west", WAIT_MS, followed=True).values()) == {Vote("west", 7)}
 
 
 def test_one_that_is_renewed_is_waited_for_anew() -> None:
@@ -208,7 +215,7 @@ def test_no_vote_is_claimed_while_whoever_serves_may_count_on_it(renewals: list[
     beat, counts_until = 1, LEASE_MS
     for at, question in sorted(arrives):
         while now < at:
-            claims = candidate.claims("west", now)
+            claims = candidate.claims("west", now, followed=True)
             assert not claims or now >= counts_until
             if claims:
                 return
