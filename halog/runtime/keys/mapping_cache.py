@@ -5,6 +5,7 @@ What is known is replaced whole, so whoever routes by it sees owners and version
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -15,9 +16,12 @@ import msgspec
 from halog.backend import KnownMappings
 from halog.core.keys.mapping import PolicyMapping
 from halog.core.table.table import PartitionTable
+from halog.errors import HalogError
 from halog.metadata.mapped_policies import PolicyZnode, parse, path_of, read
 from halog.ports import Coordinator, Versioned
 from halog.runtime.keys.key_owners import Owner
+
+logger = logging.getLogger("halog.mappings")
 
 
 class MappingView(KnownMappings, frozen=True, eq=False):
@@ -72,8 +76,14 @@ class MappingCache:
         return self.known[policy]
 
     def _seen(self, policy: str, path: str, found: Versioned | None) -> None:
-        if found is not None:
-            self._take(policy, parse(path, found))
+        if found is None:
+            return
+        try:
+            standing = parse(path, found)
+        except HalogError as e:
+            logger.error("this process goes on with the mapping of policy %s that it knows: %s", policy, e)
+            return
+        self._take(policy, standing)
 
     def _take(self, policy: str, standing: PolicyZnode) -> None:
         mapping = standing.mapping

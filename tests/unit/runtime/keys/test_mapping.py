@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from halog.runtime.keys.loads import PartitionLoads
 from halog.runtime.keys.mapping_cache import MappingCache
 from halog.runtime.keys.routing import Routing
 from halog.schema import Registry, managed
+from halog.testing.cluster import wait_until
 from tests.unit.cli.partition import placing
 
 pytestmark = pytest.mark.feature("P6")
@@ -267,3 +269,25 @@ def test_what_the_cluster_holds_wins_over_a_file_and_is_refused_where_the_file_h
     assert Places(config(), DEFINITIONS.get, {"Gift": "own"}).policy_of("Gift") == "own"
     with pytest.raises(ConfigError, match=r'bindings."Gift": .* keeps objects of Gift under gone; bind it to gone'):
         Places(config(), DEFINITIONS.get, {"Gift": "gone"}).owner("Gift")
+
+
+@pytest.mark.feature("U1", "P13")
+def test_a_mapping_that_cannot_be_read_is_told_and_the_one_that_is_known_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A later version of halog changes to a layout with more to it, or what stands there is no mapping."""
+    layout = {"mapper": "consistent_hash", "partitions": 2, "ring_size": 1_000}
+    coordinator = MemoryCoordinator()
+    coordinator.connect(lambda state: None)
+    coordinator.create("policies/p", json.dumps(layout).encode())
+    cache = MappingCache(coordinator)
+    cache.watch({"p": None})
+    known = cache.known["p"]
+    changing = {**layout, "mapping": 1, "changing": {"to": {**layout, "partitions": 4, "weights": [1]}}}
+    for data, said in ((json.dumps(changing).encode(), "`weights`"), (b"[]", "does not hold a policy's mapping")):
+        found = coordinator.get("policies/p")
+        assert found is not None
+        coordinator.set("policies/p", data, found.version)
+        wait_until(lambda: said in caplog.text, "it is told")  # noqa: B023
+    assert cache.known["p"] == known
+    assert all(record.exc_info is None for record in caplog.records)
