@@ -20,7 +20,6 @@ from halog.release import RELEASE
 LEVEL: Final = 1
 """The highest level that this halog knows."""
 
-
 LEVEL_PATH: Final = "level"
 
 

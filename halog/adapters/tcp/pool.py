@@ -113,18 +113,21 @@ class Pool:
             self._busy[sock] = address
         if self._greeting:
             try:
-                _send(sock, address, self._greeting, timeout_s)
-                self._answered(address, _receive(sock, address, deadline, timeout_s, self._max_frame))
-            except FrameError as error:  # something else listens there by now
-                self._discard(sock)
-                said = f"{address} did not answer as a node does: {error}"
-                raise UnreachableError(said, address=address, refused=False, sent=False) from None
+                self._greet(sock, address, deadline, timeout_s)
             except BaseException as error:
                 if isinstance(error, HalogError):  # whatever was met: the request was not sent
                     error.evidence["sent"] = False
                 self._discard(sock)
                 raise
         return sock
+
+    def _greet(self, sock: socket.socket, address: str, deadline: float, timeout_s: float) -> None:
+        _send(sock, address, self._greeting, timeout_s)
+        try:
+            self._answered(address, _receive(sock, address, deadline, timeout_s, self._max_frame))
+        except FrameError as error:  # something else listens there by now
+            said = f"{address} did not answer as a node does: {error}"
+            raise UnreachableError(said, address=address, refused=False) from None
 
     def _take(self, address: str) -> socket.socket | None:
         with self._lock:

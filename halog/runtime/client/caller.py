@@ -24,16 +24,18 @@ LOCKED_S = 0.003
 """Pause before a read tries again what a transaction in doubt holds: most are decided within it."""
 
 
-_BEGINNING: Final = (
-    frames.Fetch,
-    frames.LeasedFetch,
-    frames.Scan,
-    frames.Count,
-    frames.MomentFetch,
-    frames.MomentScan,
-    frames.Reach,
-    frames.Barrier,
-    frames.Validate,
+_BEGINNING: Final = frozenset(
+    (
+        frames.Fetch,
+        frames.LeasedFetch,
+        frames.Scan,
+        frames.Count,
+        frames.MomentFetch,
+        frames.MomentScan,
+        frames.Reach,
+        frames.Barrier,
+        frames.Validate,
+    )
 )
 """Requests that leave nothing open, whatever becomes of them."""
 
@@ -166,7 +168,7 @@ class Asker:
     ) -> frames.Reply | None:
         """Ask the active node; None if that is this very node by now. `site`, `open_`: see `Router.ask`."""
         self.check_open()
-        if isinstance(frame, _BEGINNING):
+        if type(frame) in _BEGINNING:
             self.check_level()
         deadline = self.call_of(partition) if until is None else max(0.0, until - time.monotonic())
         try:

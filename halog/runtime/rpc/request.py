@@ -292,10 +292,10 @@ class Request:
         """Raises if there will be no other attempt."""
         if isinstance(error, ClosedError):
             raise error if self._unknown is None else closed_meanwhile(self._partition) from error
-        if isinstance(error, DeadlineError) or "greeting" in error.evidence:  # there, nothing was sent yet
+        sent = error.evidence.get("sent", True)
+        if sent or isinstance(error, DeadlineError) or "greeting" in error.evidence:
             self._silent = error
-        if error.evidence.get("sent", True):
-            self._silent = error
+        if sent:
             self._perhaps(error)
         if isinstance(where, RemoteSite):
             self._check_line(where, target, error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 from halog.core.ids import Member
-from halog.errors import FrameError, UnreachableError, UnsupportedRequestError, VersionMismatchError
+from halog.errors import UnreachableError, UnsupportedRequestError, VersionMismatchError
 from halog.metadata.nodes import NodeInfo
 from halog.release import RELEASE
 from halog.runtime.rpc.errors import from_frame
@@ -24,6 +24,8 @@ NAME: Final = 110
 """Characters of a name that a stranger says."""
 TEXT: Final = 1_000
 """The same of an error."""
+ANSWERED: Final = 3
+"""From this protocol on a greeting is answered."""
 OLDEST: Final = "0.1"
 """A process that does not say which halog it runs has this one."""
 
@@ -92,7 +94,7 @@ def unknown(node: str, tag: str) -> UnsupportedRequestError:
 def expects_answer(hello: Hello) -> bool:
     """Say whether the process waits for an answer to its greeting. Halog 0.1 does not: the first answer that comes it
     takes for that of its request."""
-    return hello.protocol >= 3
+    return hello.protocol >= ANSWERED
 
 
 def mismatch_of(info: NodeInfo) -> VersionMismatchError | None:
@@ -112,17 +114,14 @@ def check_spoken(info: NodeInfo) -> None:
 
 def judge_answer(address: str, data: bytes) -> Welcome:
     """Return what a node said to the greeting of a connection. VersionMismatchError: no protocol is common to both.
-    UnreachableError: it refuses this process for another reason, or is no node."""
-    try:
-        reply = decode_reply(data)
-    except FrameError as e:
-        raise UnreachableError(f"{address} did not answer as a node does: {e}", address=address, sent=False) from None
+    UnreachableError: it refuses this process for another reason. FrameError: it is no node."""
+    reply = decode_reply(data)
     if isinstance(reply, Welcome):
         if common(reply.protocol, reply.protocol) is None:
             raise mismatch(Side(f"node {reply.node}", reply.release, reply.protocol, reply.protocol), _ME)
         return reply
     error = from_frame(reply) if isinstance(reply, ErrorReply) else None
     if isinstance(error, VersionMismatchError):
-        raise VersionMismatchError(shown(error.message, TEXT), address=address, sent=False)
+        raise VersionMismatchError(shown(error.message, TEXT), address=address)
     said = "refuses this process: " + shown(error.message, TEXT) if error else f"answered with {type(reply).__name__}"
-    raise UnreachableError(f"{address} {said}", address=address, refused=False, sent=False, greeting=True)
+    raise UnreachableError(f"{address} {said}", address=address, refused=False, greeting=True)

@@ -147,6 +147,28 @@ def test_one_command_lets_a_job_find_and_the_nodes_merge(parted: TwoSites, tmp_p
     level(parted)
 
 
+def merge_job(west: Cluster, checkpoint: Path) -> list[str]:
+    """The job by itself, which tells what it finds, batch by batch."""
+    return [
+        "spark_jobs.merge",
+        "--config",
+        str(west.toml),
+        "--policy",
+        "p",
+        "--source",
+        EAST,
+        "--spark-master",
+        "local[1]",
+        "--checkpoint",
+        str(checkpoint),
+        "--publish",
+        "--max-offsets",
+        str(BATCH),
+        "--format",
+        "json",
+    ]
+
+
 @pytest.mark.long
 def test_whoever_is_killed_the_nodes_merge_what_one_process_would_have_found(parted: TwoSites, tmp_path: Path) -> None:
     """The job between the two branches; the command when half of what it found is told, and nobody asked to merge; the
@@ -160,25 +182,7 @@ def test_whoever_is_killed_the_nodes_merge_what_one_process_would_have_found(par
     assert {d["phase"] for d in refused} == {"failed"}
     assert all("no Spark job has found" in d["why"] for d in refused), refused
     words = ["restore", "--source", EAST, "--checkpoint", str(checkpoint), "--spark-master", "local[1]"]
-    job_argv = [
-        "spark_jobs.merge",
-        "--config",
-        str(west.toml),
-        "--policy",
-        "p",
-        "--source",
-        EAST,
-        "--spark-master",
-        "local[1]",
-        "--checkpoint",
-        str(mine),
-        "--publish",
-        "--max-offsets",
-        str(BATCH),
-        "--format",
-        "json",
-    ]
-    dies("first", tmp_path, r"\d+ notes Progress trace left 0", job_argv)
+    dies("first", tmp_path, r"\d+ notes Progress trace left 0", merge_job(west, mine))
     assert one_is_read(noted(mine)), noted(mine)
     go_on(parted.east.client("behind"))
     dies("second", tmp_path, r"\d+ create classified/p-1", argv_of(west, *words)[2:])

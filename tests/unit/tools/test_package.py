@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from halog.release import RELEASE
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -36,6 +38,11 @@ def test_the_terms_come_with_it(wheel: zipfile.ZipFile, metadata: Message) -> No
     assert metadata["License-Expression"] == "Apache-2.0"
     assert one(wheel, "licenses/LICENSE") == (ROOT / "LICENSE").read_text()
     assert "Apache License" in (ROOT / "LICENSE").read_text()
+
+
+@pytest.mark.feature("O1", "U1")
+def test_it_is_of_the_release_that_its_processes_say_they_are(metadata: Message) -> None:
+    assert metadata["Version"] == RELEASE
 
 
 @pytest.mark.feature("O1")
