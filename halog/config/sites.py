@@ -130,17 +130,21 @@ def address_problems(
         yield key, f"{address!r}: a server to connect to needs a port"
     elif names_all_interfaces(host):
         why = "stands for every interface of the machine that reads it, so other machines would connect to themselves"
-        name = "name the host or the address by which other machines reach this one"
-        apart = f", or set {key.rpartition('.')[0]}.listen to it and advertise to that" if _is_of_node(key) else ""
         if not every:
-            yield key, f"{address!r} {why}; {name}{apart}"
+            yield key, f"{address!r} {why}; {_mend(key)}"
     elif _names_many(host):
         why = "is a multicast or broadcast address, which no server can be reached at"
         yield key, f"{address!r} {why}; name the host or the address by which other machines reach this one"
 
 
-def _is_of_node(key: str) -> bool:
-    return key.startswith("nodes.") and key.endswith((".address", ".listen"))
+def _mend(key: str) -> str:
+    """Return what to do about the address of all interfaces."""
+    reached = "the host or the address by which other machines reach this one"
+    node, _, which = key.rpartition(".")
+    if which == "listen":
+        return f"set {node}.advertise to {reached}"
+    apart = f", or set {node}.listen to this and {node}.advertise to that" if which == "address" else ""
+    return f"name {reached}{apart}"
 
 
 def _may_be_host(host: str) -> bool:

@@ -324,7 +324,7 @@ WRONG: list[tuple[str, str, str, str]] = [
     ('address = "127.0.0.1:0"', f'address = "{"h." * 127}h:7400"', "nodes.A.address", "host:port"),
     ('address = "127.0.0.1:0"', 'address = "h\\u0000:7400"', "nodes.A.address", "host:port"),
     *(
-        ('address = "127.0.0.1:0"', f'listen = "{host}:7400"', "nodes.A.listen", "or set nodes.A.listen to it and adv")
+        ('address = "127.0.0.1:0"', f'listen = "{host}:7400"', "nodes.A.listen", "set nodes.A.advertise to the host")
         for host in ("0.0.0.0", "[::]")
     ),
     ('address = "127.0.0.1:0"', 'listen = "7400"', "nodes.A.listen", "host:port"),
