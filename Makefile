@@ -1,4 +1,4 @@
-# make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (3 to 4 min on 2 cores)
+# make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (2 to 3 min on 2 cores)
 # make test    check + nodes in one process + simulation at length + contract + integration without the tests marked long
 #              + the quick faults + a few tests on containers, where Docker runs
 # make integration   contract + integration, all of it (25 min)
