@@ -18,7 +18,7 @@ from restore.plan import Choice
 from restore.report import ReportEntry, merged
 from restore.undoing import UndoPlan
 from tests.mutants.registry import mutant, patch
-from tests.sim.abroad import pair
+from tests.sim.abroad import pair, story
 
 SEEDS = pair.SEEDS[:2_000]
 
@@ -92,7 +92,7 @@ def a_merge_says_of_one_transaction_too_many_that_it_has_happened() -> None:
     patch(replay, "_settled", settled)
 
 
-@mutant("M2", SEEDS)
+@mutant("M2", story.FLEETING[:2_000])
 def what_was_created_and_deleted_again_since_a_merge_is_undone() -> None:
     """Nothing stood there, and nothing does."""
     patch(undoing, "_deleted_by", lambda record: ())

@@ -17,6 +17,9 @@ AGAIN = 6
 """Every so many updates write what is there."""
 COUNTER = KEYS[3]
 """Counts everybody's steps; never deleted."""
+PASSING = KEYS[2::-1]
+"""What is deleted first comes first: the one where a trigger may keep the initiating site's state, even if that is
+nothing."""
 
 
 class SiteClient(Client):
@@ -27,6 +30,11 @@ class SiteClient(Client):
     _source: Process | None = None
     _waits = False
     """Nobody here serves: it looks again later."""
+    empties = 0
+    """So many of its next transactions delete."""
+    fleeting = False
+    """It creates what is not there, and deletes it."""
+    _created: bytes | None = None
 
     def begin(self) -> None:
         self._waits = False
@@ -41,7 +49,24 @@ class SiteClient(Client):
 
     def _made(self, source: Process) -> Transaction:
         self._source = source
-        return super()._made(source)
+        special = (self.empties and self._emptying(source)) or (self.fleeting and self._passing(source))
+        return special or super()._made(source)
+
+    def _emptying(self, source: Process) -> Transaction | None:
+        """Some object that is there is deleted."""
+        self.empties -= 1
+        there = [k for k in PASSING if source.version(k) != ABSENT]
+        return self.make([], [self.change(k, source.version(k), delete=True) for k in there[:1]]) if there else None
+
+    def _passing(self, source: Process) -> Transaction | None:
+        """An object that is not there is created, or the one that was created is deleted."""
+        key, self._created = self._created, None
+        if key is not None and source.version(key) != ABSENT:
+            return self.make([], [self.change(key, source.version(key), delete=True)])
+        self._created = next((k for k in PASSING if source.version(k) == ABSENT), None)
+        if self._created is None:
+            return None
+        return self.make([], [self.change(self._created, ABSENT)])
 
     def change(self, key: bytes, version: int, *, delete: bool = False) -> Change:
         assert self._source is not None

@@ -23,6 +23,9 @@ BEGIN_MS = 260.0
 SENDING = range((6 << 20) + 2, 7 << 20, 4)
 """Every fourth history, one of those in which operators do everything: a site that is to be overruled still sends. The
 others are as they were before."""
+FLEETING = range(6 << 20, 7 << 20, 8)
+"""Every eighth history: before a merge much is deleted, and the merge is undone; before that somebody creates what it
+left empty, and deletes that."""
 
 FAULTS = [f for f in faults.FAULTS if f is not faults.restore_coordinator]
 """But for a coordinator that is put back to an older state: it may say that another site serves, and then both may."""
@@ -37,6 +40,8 @@ class Story:
         self.rng = pair.rng
         self.at = pair.engine.at
         self.late = random.Random(f"{seed}/late")
+        if seed in FLEETING:
+            pair.triggers = True
         now = BEGIN_MS
         for world in pair.worlds.values():
             self._begin(world, 0.0 if world.site == "west" else 40.0)
@@ -108,6 +113,9 @@ class Story:
         if rng.random() < 0.15:
             self.at(now, operators.demote, rng.choice(SITES))
             now += rng.uniform(0.0, 100.0)
+        fleeting = self.pair.seed in FLEETING
+        if fleeting:
+            self.at(now - 60.0 * self.late.random(), self._empty, site)
         if rng.random() < 0.8:
             self.at(now, operators.restore, site)
             if self.pair.seed in SENDING:
@@ -117,7 +125,10 @@ class Story:
             now += rng.uniform(50.0, 500.0)
             if rng.random() < 0.5:
                 self._work(now - 20.0)
-            if rng.random() < 0.3:
+            if fleeting:
+                self.at(now, self._come_and_go)
+                now += self.late.uniform(30.0, 150.0)
+            if rng.random() < 0.3 or fleeting:
                 self.at(now, operators.undo)
                 now += rng.uniform(20.0, 300.0)
         return now
@@ -134,6 +145,21 @@ class Story:
         self.at(rng.uniform(50.0, 900.0), p.session.thaw)
         for c in world.clients:
             self.at(20.0 * rng.random(), _more, c, rng.choice((1, 2, 5)))
+
+    def _empty(self, site: str) -> None:
+        """Clients there delete what those of the other site may change."""
+        for world in self.pair.worlds.values():
+            for c in world.clients:
+                c.empties += 2 * (world.site == site)
+                _more(c, 2)
+
+    def _come_and_go(self) -> None:
+        """Clients of whoever serves create what is not there, and delete it."""
+        for world in self.pair.worlds.values():
+            if world.serves:
+                for c in world.clients:
+                    c.fleeting = True
+                    _more(c, 4)
 
     def _switch(self, now: float) -> float:
         """The other site is to serve, as planned."""
