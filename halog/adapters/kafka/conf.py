@@ -164,7 +164,15 @@ def heard(error: Any) -> None:
     log.debug("kafka client: %s", error)
 
 
+LEADERLESS = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._UNKNOWN_PARTITION}
+"""What is told of a partition whose leader is still to be elected: a broker that answers says so, or librdkafka."""
+
+
 def unreachable(bootstrap: str, error: object) -> HalogError:
-    """Return the error for a broker that does not answer."""
+    """Return the error for a broker that does not answer. `evidence["leaderless"]`: one did, and what it was asked for
+    has no leader yet."""
     why = error.str() if isinstance(error, KafkaError) else error
+    if isinstance(error, KafkaError) and error.code() in LEADERLESS:
+        said = f"Kafka at {bootstrap} has no leader yet for what it was asked: {why}"
+        return UnreachableError(said, address=bootstrap, leaderless=True)
     return UnreachableError(f"Kafka at {bootstrap} does not answer: {why}", address=bootstrap)

@@ -134,7 +134,8 @@ def node(
     knows the active version of the configuration; without it, where `adapters` are given, the file is all there is.
 
     ConfigError, UnreachableError, DuplicateNodeError, SchemaChangedError, StoreError: nothing is left running. A
-    ZooKeeper that is there and busy is waited for as long as a call may take (`timing.call_deadline_ms`).
+    ZooKeeper that is there and busy, or a Kafka that is there and elects a leader, is waited for as long as a call may
+    take (`timing.call_deadline_ms`).
     """
     return open_node(config, name, PACES, registry=registry, adapters=adapters, activated=activated, witness=witness)
 
@@ -172,12 +173,13 @@ def open_node(
 
 def _patiently(until: float, paces: Paces, attempt: Callable[[], T]) -> T:
     """Make an attempt again until then, while all that is wrong is that the coordinator, which was reached, gives no
-    answer."""
+    answer, or that the log, which was reached, has no leader. A broker that was killed leads again once its session has
+    ended: 9 s by default."""
     while True:
         try:
             return attempt()
         except UnreachableError as error:
-            if not error.evidence.get("coordinator") or time.monotonic() >= until:
+            if not (error.evidence.get("coordinator") or error.evidence.get("leaderless")) or time.monotonic() >= until:
                 raise
             why = error.message
         except UnknownResult as error:  # what is made at a start may be made again

@@ -97,6 +97,15 @@ def test_what_no_client_can_do_is_told() -> None:
 
 
 @pytest.mark.feature("P11")
+def test_a_partition_without_a_leader_is_told_as_that() -> None:
+    """The broker is there: it was killed, and leads again when its session has ended. Who starts waits for it."""
+    readers = Readers("b:1", Admin, lambda: None, make=lambda conf: Leaderless(1_000_000))
+    with pytest.raises(UnreachableError, match="has no leader yet") as e:
+        readers.bounds(TopicPartition("t", 0), 0.1)
+    assert e.value.evidence["leaderless"]
+
+
+@pytest.mark.feature("P11")
 def test_a_partition_that_had_no_leader_is_looked_for_anew() -> None:
     """librdkafka repeats "unknown partition" from its cache for as long as nobody asks for the metadata (its
     rd_kafka_topic_partition_list_query_leaders): a broker that had stood still was told unreachable for it."""

@@ -1,4 +1,5 @@
-"""A node that starts while its coordinator gives no answer: it goes on trying as long as a call may take (N4)."""
+"""A node that starts while its coordinator gives no answer, or its log has no leader: it goes on trying as long as a
+call may take (N4)."""
 
 from __future__ import annotations
 
@@ -10,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from confluent_kafka import KafkaError
+
+from halog.adapters.kafka.conf import unreachable as unreachable_log
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryTree
 from halog.config import Config
 from halog.errors import UnreachableError
@@ -25,6 +29,10 @@ pytestmark = pytest.mark.feature("N4")
 
 def unreachable() -> Exception:
     return UnreachableError("the coordinator does not answer", coordinator=True)
+
+
+def leaderless() -> Exception:
+    return unreachable_log("b:1", KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
 
 
 class Flaky(MemoryCoordinator):
@@ -66,7 +74,10 @@ def starts(
     return open_node(config(call_ms), "client", paces, registry=Registry(), adapters=adapters), made
 
 
-@pytest.mark.parametrize("error", [unreachable, lambda: UnknownResult("create: no answer")], ids=["away", "unknown"])
+ERRORS = {"away": unreachable, "unknown": lambda: UnknownResult("create: no answer"), "leaderless": leaderless}
+
+
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 @pytest.mark.parametrize("nth", [1, 2, 5, 9, 16])
 def test_a_start_that_got_no_answer_is_tried_again(nth: int, error: Any) -> None:
     """At whichever question it failed (of what it may have made it asks by itself); nothing of the attempts before is
