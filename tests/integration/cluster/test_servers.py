@@ -24,6 +24,15 @@ SERVES_AGAIN_S = 20.0
 """After a server answers again: a new session and an election are a second; the machine is busy."""
 
 
+def in_place(cluster: Cluster) -> dict[str, object]:
+    """Return who is active, once every role is where it is preferred. What a test before this one has moved would come
+    back by itself, half a minute later."""
+    for t in cluster.tables():
+        if t.node_list[0] != t.configured[0]:
+            cluster.client().runtime.operators.hand_over(t.name, t.configured[0])
+    return {t.name: (t.epoch, t.active) for t in cluster.tables()}
+
+
 @pytest.fixture(autouse=True)
 def mended(site: Site) -> Iterator[None]:
     """Whatever a test did to the servers, both run afterwards."""
@@ -52,7 +61,7 @@ def test_the_broker_stands_still_for_two_seconds(cluster: Cluster, site: Site) -
     """Less than the append deadline, and than the time after which Kafka fences a silent broker (3 s): nobody is
     deposed for it, and nobody gets an error."""
     with Load(cluster.client(), "pause") as load:
-        before = {t.name: (t.epoch, t.active) for t in cluster.tables()}
+        before = in_place(cluster)
         site.pause("kafka")
         passes(2.0)
         site.resume("kafka")
@@ -68,7 +77,7 @@ def test_commits_go_on_without_zookeeper(cluster: Cluster, site: Site) -> None:
     """Killed, it is away for longer than its sessions; partitions serve on. Back, it is told who is there, and a node
     killed then is replaced as ever."""
     with Load(cluster.client(), "zookeeper") as load:
-        before = {t.name: (t.epoch, t.active) for t in cluster.tables()}
+        before = in_place(cluster)
         site.kill("zookeeper")
         passes(4.0)
         load.flows(SERVES_AGAIN_S)
