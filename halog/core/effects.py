@@ -51,6 +51,13 @@ class Apply(msgspec.Struct):
     next_offset: int
 
 
+class LevelStands(msgspec.Struct, frozen=True):
+    """A level stands that is above what the coordinator says: the log states it, or the coordinator said it before.
+    Nothing may lower it, so the coordinator's is to be raised to it (U1)."""
+
+    level: int
+
+
 class Show(msgspec.Struct, frozen=True):
     """Make acknowledged commits visible from here on. The log may not have them yet; an `Apply` stores them later."""
 
@@ -245,6 +252,7 @@ class MergeDue(msgspec.Struct, frozen=True):
 
 Effect = (
     Append
+    | LevelStands
     | EndSession
     | Read
     | StopReading

@@ -33,6 +33,12 @@ class TableSeen(msgspec.Struct, frozen=True):
     table: PartitionTable
 
 
+class LevelSeen(msgspec.Struct, frozen=True):
+    """A `LevelSeen` is the cluster's level, as the coordinator read or announced it (U1)."""
+
+    level: int
+
+
 class AliveChanged(msgspec.Struct, frozen=True):
     """The incarnations that this node believes to be up have changed; `why` says what happened. This node is one of
     them, unless it is offline because one of its zones has no quorum (Q1)."""
@@ -338,6 +344,7 @@ class MergeMade(msgspec.Struct, frozen=True):
 
 Event = (
     TableSeen
+    | LevelSeen
     | AliveChanged
     | EntriesRead
     | LogEnd

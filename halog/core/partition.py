@@ -65,6 +65,7 @@ class Partition:
         """Return which part handles which event."""
         return {
             ev.TableSeen: self._table_seen,
+            ev.LevelSeen: self._level_seen,
             ev.AliveChanged: self._alive_changed,
             ev.EntriesRead: self._entries_read,
             ev.LogEnd: self._log_ended,
@@ -206,6 +207,14 @@ class Partition:
             self.campaign.settled()
         self.campaign.consider()
 
+    def _level_seen(self, e: ev.LevelSeen) -> None:
+        state = self.state
+        if e.level < state.level:
+            state.out.append(fx.LevelStands(state.level))
+        state.level = max(state.level, e.level)
+        if self.leading is not None:
+            self.leading.state_level()
+
     def _still_ours(self, moved: bool) -> None:
         if self.state.table.epoch != self.campaign.epoch:
             now = self.state.table.node_list[0] if self.state.table.node_list else "nobody"
@@ -310,6 +319,9 @@ class Partition:
         state = self.state
         if state.role is Role.VERIFYING and self._leader().own_read(record, hash_):
             return
+        if type(record) is records.LevelStated and record.level > state.level:
+            state.level = record.level
+            state.out.append(fx.LevelStands(record.level))
         if type(record) is records.Commit:
             state.outcomes.add(record.header.tx, record.header.lsn)
             self._apply(record)

@@ -62,7 +62,8 @@ class Rolling(Cluster):
 @contextmanager
 def rolling(earlier: str, *, unlogged: bool = False) -> Iterator[Rolling]:
     """A is active and B its sync replica; `earlier` are not upgraded yet. There is one commit that all know."""
-    with versions(earlier) as of:
+    of = Versions(earlier)
+    with versions(of):
         c = Rolling(unlogged=unlogged)
         c.of = of
         c.world.checks.may_stop = of.earlier

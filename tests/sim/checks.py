@@ -153,7 +153,8 @@ class Checks:
         self.world.shown.stepped(p)
         if lives.are_kept(self.world):
             lives.looked(self.world, p)
-        if p.partition.state.role is Role.FAILED and p.name not in self.may_stop:
+        self.world.upgrade.stepped(p)
+        if p.partition.state.role is Role.FAILED and p.name not in {*self.may_stop, *self.world.upgrade.may_stop}:
             raise Violation(f"P2: {p.me.node} believes it diverged; no log was lost here")
         run = p.partition.state.held.run
         if run:
@@ -333,6 +334,7 @@ class Checks:
         by_tx = self.exactly_once(accepted)
         self.one_writer_per_epoch(accepted)
         self.copies_agree(accepted)
+        self.world.upgrade.finish(accepted)
         if self.lost:
             self.world.cover.hit("unlogged commits given up")
             return

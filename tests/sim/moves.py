@@ -16,7 +16,7 @@ from halog.core.roles import CLAIMANT
 from halog.core.table.group import majority
 from halog.core.table.migration import assigned, moving, why_not, why_not_assigned
 from halog.core.table.table import Group, PartitionTable, Target
-from tests.sim import late, outages, parted, silences, stills
+from tests.sim import late, outages, parted, silences, stills, upgrading
 from tests.sim.violation import demand
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ LOOK_MS = 15.0
 
 def is_moving(seed: int) -> bool:
     own = late.given(seed) or outages.given(seed) or parted.given(seed) or silences.given(seed)
-    own = own or seed in outages.TWICE or (stills.given(seed) and seed % 2 > 0)
+    own = own or seed in outages.TWICE or (upgrading.given(seed) and seed % 2 > 0) or (stills.given(seed) and seed % 2 > 0)
     return seed in SEEDS or (seed >= LIVED and not own)
 
 

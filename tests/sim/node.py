@@ -124,6 +124,7 @@ class Process:
         self.world.members.changed(self.me.node)
         self.world.members.started(self)
         self.world.engine.at(self.world.engine.rng.random() * TICK_MS, self._tick)
+        self.world.upgrade.started(self)
         if self.reader.position >= self.end_at_start:
             self.world.engine.at(0.1, self._end_reached)
 
@@ -329,6 +330,8 @@ class Process:
         elif isinstance(e, fx.AskLog):
             self.world.outages.asked(self, e)
             self.world.log.ask(self, e.round)
+        elif isinstance(e, fx.LevelStands):
+            self.world.upgrade.read(self, e)
         elif isinstance(e, fx.Spread | fx.AskDecision | fx.MergeDue | fx.AskVote):
             self.world.asked_for(self, e)
         elif isinstance(e, Tell):

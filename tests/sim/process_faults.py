@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
-from halog.core.log.records import decode
+from halog.core.log import records
 from tests.sim.log import Entry
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def renew_session(w: World, p: Process) -> None:
 
 def dead_append(w: World) -> None:
     """Records of a dead epoch land again, now and in a while, wherever the active is in its own."""
-    highest = max((decode(e.data).header.epoch.number for e in w.log.entries), default=0)
-    dead = [e for e in w.log.entries if decode(e.data).header.epoch.number < highest]
+    highest = max((records.decode(e.data).header.epoch.number for e in w.log.entries), default=0)
+    dead = [e for e in w.log.entries if records.decode(e.data).header.epoch.number < highest]
     if dead:
         w.cover.hit("a dead epoch's record landed again")
         for _ in range(4):

@@ -39,6 +39,7 @@ from tests.sim import (
     stalls,
     stills,
     stopping,
+    upgrading,
     zones,
 )
 from tests.sim.abroad import pair, story
@@ -64,6 +65,7 @@ OWN_RANGES = {
     "patient": patient.SEEDS,
     "stopping": stopping.SEEDS,
     "lasting": lasting.SEEDS,
+    "upgrading": upgrading.SEEDS,
 }
 """Histories of other kinds than those that seeds from 0 on play, and those of which there are few among these."""
 
@@ -118,6 +120,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     length += world.outages.prepare(length)
     length += world.parted.prepare(length)
     length += world.silences.prepare(length)
+    length += world.upgrade.prepare(length)
     if lasting.given(seed):
         length += lasting.prepare(world, length)
     if zones.given(seed):
@@ -186,7 +189,7 @@ def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
     world = make_world(seed, verbose=verbose)
     failure = ""
     try:
-        with rough.tails(world):
+        with rough.tails(world), world.upgrade.versions():
             world.run(world.fault_phase_ms)
             world.settle(LIVENESS_MS)
             world.checks.finish()

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from halog.core.ids import NO_HASH, digest
-from halog.core.log.records import EpochOpened, EpochStarted, HandedOver, Record, decode
+from halog.core.log import records
+from halog.core.log.records import EpochOpened, EpochStarted, HandedOver, Record
 from tests.sim.log import Entry
 
 
@@ -39,7 +40,7 @@ def _terms(entries: Sequence[Entry]) -> list[Term]:
     terms: list[Term] = []
     highest = 0
     for offset, entry in enumerate(entries):
-        record = decode(entry.data)
+        record = records.decode(entry.data)
         if isinstance(record, EpochStarted):
             if record.header.epoch.number > highest:
                 highest = record.header.epoch.number

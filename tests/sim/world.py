@@ -29,6 +29,7 @@ from tests.sim import (
     stills,
     stopping,
     trimmed,
+    upgrading,
     zones,
 )
 from tests.sim.checks import Checks
@@ -48,6 +49,7 @@ from tests.sim.silences import Silences
 from tests.sim.stills import Stills
 from tests.sim.store import Disk
 from tests.sim.story import short
+from tests.sim.upgrading import Upgrade
 from tests.sim.violation import Violation
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ UNLOGGED_SEEDS = range(5, 1 << 21, 7)
 
 
 def is_unlogged(seed: int) -> bool:
-    own = lives.given(seed) or late.given(seed) or outages.given(seed)
+    own = lives.given(seed) or late.given(seed) or outages.given(seed) or upgrading.given(seed)
     return (
         seed in UNLOGGED_SEEDS
         or pushed_store.is_rough(seed)
@@ -188,6 +190,7 @@ class World:
         self.nodes = {n: Node(self, n, Disk(table.beginning(site), keep)) for n in names}
         self.reader, self.shown, self.outages, self.stills = Reader(self), Shown(self), Outages(self), Stills(self)
         self.silences = Silences(self)
+        self.upgrade = Upgrade(self)
         self.clients = [Client(self, f"client{i}", quota=quota) for i in range(clients)]
 
     def _settings(self, settings: Settings, *, grouped: bool) -> Settings:
@@ -233,6 +236,8 @@ class World:
                 pushed_store.set_aside(node)
             else:
                 node.disk.wipe()
+        if not self.upgrade.may_start(name):
+            return
         trimmed.started(self, node.disk)
         self.engine.say(f"{name} starts{' with an empty disk' if wipe else ''}")
         node.start()
@@ -336,6 +341,7 @@ class World:
         for session in self.log.sessions:
             if session.frozen:
                 session.thaw()
+        self.upgrade.heal()
         for n in self.nodes:
             if self.nodes[n].process is None:
                 process_faults.restart(self, n, False)
@@ -384,7 +390,7 @@ class World:
                 )
             if p.shown:
                 return f"{p.name} shows what the log does not have: {p.shown}"
-        return lives.unwell(self) or zones.unwell(self) or self._not_returned(table)
+        return lives.unwell(self) or zones.unwell(self) or self._not_returned(table) or self.upgrade.unwell()
 
     def _not_returned(self, table: PartitionTable) -> str:
         able = [n for n in table.node_list if priority(table, n) != NEVER]

@@ -69,6 +69,8 @@ def _body(record: records.Record, definitions: Definitions) -> dict[str, Any]:
             return {"to": record.to}
         case records.MapperChanged():
             return {"mapper_version": record.mapper_version}
+        case records.LevelStated():
+            return {"level": record.level}
         case records.Horizon():
             return {"stamp": record.stamp}
         case records.MergePart() | records.EpochMerged():

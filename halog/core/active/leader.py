@@ -64,6 +64,9 @@ class Leader:
         self.epoch = epoch
         self.node_list = group
         self.writer = writer = Writer(copy.chain, copy.outcomes, copy.settings, copy.next_offset, copy.tag)
+        joined = copy.chain.state.joined
+        if joined and joined[-1].epoch == epoch:  # what this branch states, others need not have read
+            writer.level = 1
         self.pushing = ReplicaPush(copy, epoch, writer, answers_early)
         self.votes = Participant(writer, copy.ledger, copy.table.name, copy.now)
         self.sync = SyncSet(copy.table)
@@ -94,6 +97,14 @@ class Leader:
         self._count()
         self._copy.out += self.node_list.changed(self._copy.table)
         self.reconcile()
+        self.state_level()
+
+    def state_level(self) -> None:
+        """Say in the log of which level this writes from here on, unless the history says so (U1)."""
+        copy, writer = self._copy, self.writer
+        if copy.level > writer.level and copy.role is Role.ACTIVE:
+            self.votes.state_level(copy.level, copy.now, copy.out)
+            copy.tag = writer.tag
 
     # --- commits ---
 
@@ -426,6 +437,7 @@ class Leader:
             self._merging.progress(self.votes, self.hand_over)
             self.votes.ticked(now, self._copy.out, serving=self._copy.serving)
             self._copy.tag = self.writer.tag
+            self.state_level()
             self._copy.out += self.node_list.ticked(now, self._copy.settings.silent_ms)
             to = self.returning.due(self.awake.ms, self.could_take_over)
             if self._copy.table.owner:

@@ -125,6 +125,12 @@ class Participant:
         elif token:
             self._when_held(writer.chain.state.lsn, token, out)
 
+    def state_level(self, level: int, now: int, out: list[fx.Effect]) -> None:
+        """Say in the log that what follows may be of this level (U1)."""
+        record = records.LevelStated(self.writer.header(), level)
+        self.writer.append_vote(record, records.encode(record), now, NOBODY, out)
+        self.writer.level = level
+
     def _expired(self, tx: bytes) -> bool:
         """Say whether the id is at or below the horizon, or the one on its way."""
         return self.ledger.expired(tx) or tx[:STAMP_BYTES] <= self._ahead

@@ -34,6 +34,7 @@ from halog.core.log.record_types import (
     EpochOpened,
     EpochStarted,
     HandedOver,
+    LevelStated,
     MergePart,
     Record,
     SiteSwitched,
@@ -119,6 +120,9 @@ class Chain:
         s = self.state
         if type(record) is HandedOver:
             self.state = msgspec.structs.replace(s, lsn=record.header.lsn, hash=digest, void=True, closed_for=record.to)
+        elif type(record) is LevelStated:
+            level = max(s.level, record.level)
+            self.state = msgspec.structs.replace(s, lsn=record.header.lsn, hash=digest, level=level)
         else:
             self.state = ChainState(
                 s.log_id,
@@ -135,6 +139,7 @@ class Chain:
                 s.fenced,
                 s.joined,
                 s.undoings,
+                s.level,
             )
 
     def _started(self, record: EpochStarted) -> Verdict:

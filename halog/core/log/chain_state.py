@@ -38,6 +38,8 @@ class ChainState(msgspec.Struct, frozen=True):
     undoings: tuple[bytes, ...] = ()
     """Names of the undoings of merges, in any of the branches. They are kept for ever, because an undoing is done
     once."""
+    level: int = 1
+    """The highest level that this history states: what is appended to it is of this level (U1)."""
 
     @property
     def head(self) -> tuple[EpochId, int]:

@@ -100,6 +100,14 @@ class MapperChanged(msgspec.Struct, frozen=True):
     mapper_version: int
 
 
+class LevelStated(msgspec.Struct, frozen=True):
+    """A `LevelStated` says that records behind it may be of this level (U1). Whoever does not know the level cannot read
+    on."""
+
+    header: Header
+    level: int
+
+
 class SiteSwitched(msgspec.Struct, frozen=True):
     """A `SiteSwitched` changes the log's owner site (F1)."""
 
@@ -187,6 +195,7 @@ Record = (
     | Outcome
     | HandedOver
     | MapperChanged
+    | LevelStated
     | SiteSwitched
     | Horizon
     | MergePart

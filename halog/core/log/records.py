@@ -29,6 +29,7 @@ from halog.core.log.record_types import (
     Header as Header,
     Horizon as Horizon,
     Joined as Joined,
+    LevelStated as LevelStated,
     Lineage as Lineage,
     MapperChanged as MapperChanged,
     Merged as Merged,
@@ -40,7 +41,7 @@ from halog.core.log.record_types import (
     SiteSwitched as SiteSwitched,
 )
 from halog.errors import LaterRecordError, RecordFormatError
-from halog.release import RELEASE as HALOG
+from halog.release import LEVEL, RELEASE as HALOG
 
 VERSION = 1
 LAST_VERSION = 31
@@ -152,6 +153,7 @@ _BODIES: dict[type[Any], tuple[int, list[dict[str, Any]]]] = {
             {"name": "mapper_version", "type": "long"},
         ],
     ),
+    LevelStated: (12, [{"name": "level", "type": "long"}]),
 }
 
 
@@ -277,8 +279,21 @@ def _body_in(cls: type[Any], header: Header, d: dict[str, Any]) -> Record:
         branches, joined = _branches_in(d["branches"]), tuple(_joined_in(item) for item in d["joined"])
         rest = (d[n] for n in ("parts", "parts_hash", "horizon", "mapper_version"))
         return EpochMerged(header, d["merge"], branches, joined, tuple(d["undoings"]), *rest)
+    if cls is LevelStated:
+        check_level(d["level"])
     result: Record = cls(header, *(d[n] for n in cls.__struct_fields__ if n != "header"))
     return result
+
+
+def check_level(level: int) -> None:
+    """Raise LaterRecordError if this halog does not know the level of what follows."""
+    if level > LEVEL:
+        raise LaterRecordError(
+            f"what follows may be of level {level}, which a later version of halog wrote: halog {HALOG} knows levels up "
+            f"to {LEVEL}. Upgrade the installation that says so",
+            level=level,
+            known=LEVEL,
+        )
 
 
 def _branches_in(items: list[dict[str, Any]]) -> tuple[Branch, ...]:
@@ -386,5 +401,7 @@ def _decode(cls: type[Any], data: bytes) -> Record:
             raise ValueError(f"{len(data) - fo.tell()} bytes left over")
         header = Header(d["log_id"], EpochId(d["epoch"], d["site"], d["nonce"]), d["lsn"], d["prev"], d["tx"])
         return _body_in(cls, header, d)
+    except LaterRecordError:
+        raise
     except Exception as e:
         raise RecordFormatError(f"a {cls.__name__} record cannot be read: {e}", head=data[:16].hex()) from e

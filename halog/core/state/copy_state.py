@@ -58,6 +58,8 @@ class CopyState:
         self.round = 0
         self.held = HeldRun()
         self.tail = tail or Tail()
+        self.level = chain.level
+        """The highest level that the coordinator or the log has named (U1)."""
         self.shown = 0
         """The last lsn that a follower shows before the log has it, until an epoch opens; 0: none."""
 

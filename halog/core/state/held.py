@@ -22,7 +22,14 @@ from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.errors import RecordFormatError
 
-PUSHED = (records.Commit, records.Prepare, records.Outcome, records.MapperChanged, records.Horizon)
+PUSHED = (
+    records.Commit,
+    records.Prepare,
+    records.Outcome,
+    records.MapperChanged,
+    records.Horizon,
+    records.LevelStated,
+)
 """The record types that may be held: those between an epoch's first and last record. The first and the last are read in
 the log."""
 

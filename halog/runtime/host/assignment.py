@@ -207,6 +207,7 @@ class CopyPlacement:
         known = host.router.tables.get(copy.name)
         if known is not None:
             copy.post(ev.TableSeen(*known))
+        host.levels.tell(copy)
         return copy
 
     def _keep_as_it_is(

@@ -25,6 +25,7 @@ from halog.runtime.events.reporter import EventReporter
 from halog.runtime.host.assignment import CopyPlacement
 from halog.runtime.host.control_frames import Control
 from halog.runtime.host.lease_renewal import LeaseRenewal
+from halog.runtime.host.level_feed import LevelFeed
 from halog.runtime.host.log_probe import ASKERS, LogQuestions
 from halog.runtime.host.log_reader import LogReader
 from halog.runtime.host.log_tails import Tails
@@ -129,6 +130,8 @@ class Host:
         self.spread = settling.spread
         self.ask_decision = settling.ask_decision
         self.pacing = ReadPace(self)
+        self.levels = LevelFeed(coordinator, self.hosted, self.run)
+        self.level_stands = self.levels.stands
         self.placing = CopyPlacement(self)
         self.disk = Disk(store)
         self.merge_due = requests.merge_due

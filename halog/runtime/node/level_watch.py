@@ -22,12 +22,21 @@ class LevelWatch:
     """A `LevelWatch` hears of the level in one run of a process. What is not known once is not known for the rest of
     the run."""
 
-    def __init__(self, coordinator: Coordinator, cluster: str, own: OwnState, changed: Callable[[], None]) -> None:
-        """Note in `own` that the level is not known any more, and then call `changed`."""
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        cluster: str,
+        own: OwnState,
+        changed: Callable[[], None],
+        known: Callable[[int], None],
+    ) -> None:
+        """Note in `own` that the level is not known any more, and then call `changed`; call `known` with each level that
+        is."""
         self._coordinator = coordinator
         self._cluster = cluster
         self._own = own
         self._changed = changed
+        self._known = known
 
     def begin(self) -> None:
         """Hear of every change from now on, those during a lost session behind it."""
@@ -35,7 +44,7 @@ class LevelWatch:
 
     def _seen(self, path: str, found: Versioned | None) -> None:
         try:
-            check_found(found, self._cluster)
+            self._known(check_found(found, self._cluster))
         except CoordinatorError as e:
             logger.error("this process goes on as it is, and will not start again: %s", e)
         except VersionMismatchError as e:

@@ -70,6 +70,10 @@ def _publishes_nothing(history: History) -> None:
     """There are no classes."""
 
 
+def _no_copies(level: int) -> None:
+    """Nothing is written here."""
+
+
 def _by_the_rules(routing: Routing) -> Compensate:
     return by_the_rules
 
@@ -273,7 +277,8 @@ class Runtime:
             self._serve(host, list(tables.values()))
             self.telling.joined(self.info.address, self.pid, len(host.copies))
             replaced.tell(host.store, self.telling.store_replaced)
-        LevelWatch(a.coordinator, c.cluster.name, self._known.own, self.members.look).begin()
+        known = _no_copies if host is None else host.levels.seen
+        LevelWatch(a.coordinator, c.cluster.name, self._known.own, self.members.look, known).begin()
         self._watch.begin()
         self.configured.watch(a.coordinator, hosts=host is not None)
 

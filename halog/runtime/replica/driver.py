@@ -105,6 +105,7 @@ class Copy(CopyReader):
             fx.SetTable: lambda e: node.set_table(self, e),
             fx.Renew: lambda e: node.renew_lease(self, e),
             fx.AskVote: lambda e: node.ask_vote(self, e),
+            fx.LevelStands: lambda e: node.level_stands(e.level),
             fx.AskLog: lambda e: node.ask_log(self, e),
             fx.Refresh: lambda e: node.refresh_table(self),
             fx.AskPositions: lambda e: node.ask_positions(self.name, e.round, e.nodes),

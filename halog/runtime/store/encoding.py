@@ -11,6 +11,7 @@ from halog.backend import CommittedObject
 from halog.core.ids import REF_BYTES
 from halog.core.log.chain import ChainState
 from halog.errors import StoreError
+from halog.release import LEVEL, RELEASE
 
 _HEAD = struct.Struct(f">Q{REF_BYTES}s")
 
@@ -40,6 +41,9 @@ def unpack_position(data: bytes) -> StoredPosition:
         odd = sorted({*raw} - {*StoredPosition.__struct_fields__} | {*raw["state"]} - {*ChainState.__struct_fields__})
         if odd:
             why = f"its position has {', '.join(map(repr, odd))}, which a later version of halog wrote"
+            raise StoreError(f"the local store is not readable by this version: {why}", rebuild=True, why=why)
+        if found.state.level > LEVEL:
+            why = f"its history states level {found.state.level}, and halog {RELEASE} knows levels up to {LEVEL}"
             raise StoreError(f"the local store is not readable by this version: {why}", rebuild=True, why=why)
         return found
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:

@@ -159,8 +159,13 @@ def marked_position(marker: bytes) -> StoredPosition | None:
 
 
 def read_marker(data: bytes) -> SnapshotMarker | None:
-    """Decode a marker; None if its topic is of another format."""
-    return _MARKER.decode(data) if _FORMAT.decode(data).format in (FORMAT, WITH_LEDGER, WITH_MAPPING) else None
+    """Decode a marker; None if its topic is of another format. LaterRecordError if its history states a level that this
+    halog does not know."""
+    if _FORMAT.decode(data).format not in (FORMAT, WITH_LEDGER, WITH_MAPPING):
+        return None
+    found = _MARKER.decode(data)
+    records.check_level(found.position.state.level)
+    return found
 
 
 def last_position(log: KeyedLog, tp: TopicPartition, mark: SnapshotMark) -> StoredPosition | None:

@@ -86,7 +86,7 @@ def test_bytes_that_are_no_record_are_refused_saying_why(data: bytes, says: str)
 
 @pytest.mark.feature("U1")
 @pytest.mark.parametrize("read", [records.decode, records.linked])
-@pytest.mark.parametrize(("version", "kind"), [(2, 3), (31, 0), (1, 12), (1, 255)])
+@pytest.mark.parametrize(("version", "kind"), [(2, 3), (31, 0), (1, 13), (1, 255)])
 def test_a_version_or_a_kind_beyond_those_known_is_a_later_versions_record(
     read: Callable[[bytes], object], version: int, kind: int
 ) -> None:
@@ -95,20 +95,20 @@ def test_a_version_or_a_kind_beyond_those_known_is_a_later_versions_record(
     with pytest.raises(LaterRecordError) as caught:
         read(data)
     said = f"a record of version {version} and kind {kind}, which a later version of halog wrote: halog {RELEASE} reads"
-    assert str(caught.value).startswith(said + " version 1, kinds up to 11. Upgrade")
+    assert str(caught.value).startswith(said + " version 1, kinds up to 12. Upgrade")
     assert caught.value.evidence == {"version": version, "kind": kind, "head": data[:16].hex()}
 
 
 @pytest.mark.feature("U1")
 @pytest.mark.parametrize("read", [records.read, records.read_linked])
 def test_a_later_versions_record_is_told_with_its_place(read: Callable[[Entry], object]) -> None:
-    entry = Entry(TopicPartition("c.p.log", 4), 17, b"\x01\x0c" + SAMPLE[2:], 0)
+    entry = Entry(TopicPartition("c.p.log", 4), 17, b"\x01\x0d" + SAMPLE[2:], 0)
     with pytest.raises(
-        LaterRecordError, match=r"^c\.p\.log/4, offset 17: a record of version 1 and kind 12,"
+        LaterRecordError, match=r"^c\.p\.log/4, offset 17: a record of version 1 and kind 13,"
     ) as caught:
         read(entry)
     assert (caught.value.evidence["topic"], caught.value.evidence["index"]) == ("c.p.log", 4)
-    assert (caught.value.evidence["offset"], caught.value.evidence["kind"]) == (17, 12)
+    assert (caught.value.evidence["offset"], caught.value.evidence["kind"]) == (17, 13)
 
 
 @pytest.mark.parametrize("length", range(2, len(SAMPLE)))

@@ -7,6 +7,7 @@ import pytest
 
 from halog.core.log.chain import ChainState
 from halog.errors import StoreError
+from halog.release import LEVEL
 from halog.runtime.store.encoding import StoredPosition, unpack_position
 
 pytestmark = pytest.mark.feature("U1")
@@ -26,6 +27,14 @@ def test_a_field_that_is_not_known_makes_the_store_a_later_versions(where: tuple
         StoreError, match="not readable by this version: its position has 'tier', which a later"
     ) as told:
         unpack_position(msgspec.msgpack.encode(raw))
+    assert told.value.evidence["rebuild"] is True
+
+
+def test_a_level_that_is_not_known_does_so_too() -> None:
+    """Objects of that level may stand beside it."""
+    at_level = msgspec.structs.replace(POSITION.state, level=LEVEL + 1)
+    with pytest.raises(StoreError, match=f"its history states level {LEVEL + 1}, and halog .* up to {LEVEL}") as told:
+        unpack_position(msgspec.msgpack.encode(msgspec.structs.replace(POSITION, state=at_level)))
     assert told.value.evidence["rebuild"] is True
 
 
