@@ -279,9 +279,10 @@ class RecordFormatError(LogError):
 
 
 class LaterRecordError(RecordFormatError):
-    """A record, or a row of a state topic, is of a version or a kind that this version of halog does not know: a later
-    one wrote it. Nothing is damaged, and nothing was passed over. Upgrade the installation that says so. `evidence`:
-    version and kind (the two bytes, as numbers), head; where known, partition or topic, and offset."""
+    """A record, or a row of a state topic, is of a version or a kind that this version of halog does not know, or has
+    a change of an unknown op: a later one wrote it. Nothing is damaged, and nothing was passed over. Upgrade the
+    installation that says so. `evidence`: version and kind (the two bytes, as numbers), op (of a change), head; where
+    known, partition or topic, and offset."""
 
     exit_code = 7
 
