@@ -277,6 +277,10 @@ class LogError(HalogError):
 class RecordFormatError(LogError):
     """Bytes are no record, or no value of their definition."""
 
+    def retold(self, message: str, **evidence: Any) -> RecordFormatError:
+        """Return an error of the same class with other words: what a later halog wrote stays what a later one wrote."""
+        return type(self)(message, **{**self.evidence, **evidence})
+
 
 class LaterRecordError(RecordFormatError):
     """A record, or a row of a state topic, is of a version or a kind that this version of halog does not know, or has
