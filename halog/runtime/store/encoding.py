@@ -40,7 +40,9 @@ def unpack_position(data: bytes) -> StoredPosition:
         odd = sorted({*raw} - {*StoredPosition.__struct_fields__} | {*raw["state"]} - {*ChainState.__struct_fields__})
         if odd:
             why = f"its position has {', '.join(map(repr, odd))}, which a later version of halog wrote"
-            raise StoreError(f"the local store is not readable by this version: {why}", rebuild=True, why=why)
+            raise StoreError(
+                f"the local store is not readable by this version: {why}", rebuild=True, later=True, why=why
+            )
         return found
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise StoreError(f"the local store's position cannot be read: {e}; delete the data directory") from e
