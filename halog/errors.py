@@ -277,11 +277,16 @@ class LogError(HalogError):
 class RecordFormatError(LogError):
     """Bytes are no record, or no value of their definition."""
 
+    def retold(self, message: str, **evidence: Any) -> RecordFormatError:
+        """Return an error of the same class with other words: what a later halog wrote stays what a later one wrote."""
+        return type(self)(message, **{**self.evidence, **evidence})
+
 
 class LaterRecordError(RecordFormatError):
-    """A record, or a row of a state topic, is of a version or a kind that this version of halog does not know: a later
-    one wrote it. Nothing is damaged, and nothing was passed over. Upgrade the installation that says so. `evidence`:
-    version and kind (the two bytes, as numbers), head; where known, partition or topic, and offset."""
+    """A record, or a row of a state topic, is of a version or a kind that this version of halog does not know, or has
+    a change of an unknown op: a later one wrote it. Nothing is damaged, and nothing was passed over. Upgrade the
+    installation that says so. `evidence`: version and kind (the two bytes, as numbers), op (of a change), head; where
+    known, partition or topic, and offset."""
 
     exit_code = 7
 

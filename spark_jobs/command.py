@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from halog.errors import HalogError
+from spark_jobs.micro_batches import told_by_executor
 
 LOCAL: Final = "local[*]"
 
@@ -79,7 +80,8 @@ def stdout() -> Console:
 
 
 def run(command: click.Command, name: str, args: Sequence[str] | None) -> int:
-    """Run a command line, and return the exit code."""
+    """Run a command line, and return the exit code: of an error of halog's also where an executor raised it and Spark
+    tells it in its own."""
     try:
         command.main(args=None if args is None else list(args), prog_name=name, standalone_mode=False)
         return 0
@@ -89,8 +91,11 @@ def run(command: click.Command, name: str, args: Sequence[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("halog: interrupted", err=True)
         return 130
-    except HalogError as error:
+    except Exception as raised:
+        ours = raised if isinstance(raised, HalogError) else told_by_executor(raised)
+        if ours is None:
+            raise
         if os.environ.get("HALOG_DEBUG"):
             traceback.print_exc()
-        click.echo(f"halog: {' '.join(error.message.split())}", err=True)
-        return error.exit_code
+        click.echo(f"halog: {' '.join(ours.message.split())}", err=True)
+        return ours.exit_code

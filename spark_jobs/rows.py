@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 
 from halog.backend import CommittedObject
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
-from halog.errors import RecordFormatError, SchemaChangedError
+from halog.errors import LaterRecordError, RecordFormatError, SchemaChangedError
 from halog.schema import Definition
 from halog.schema.codec import decoder
 from halog.schema.definition import ID_BYTES
@@ -108,13 +108,15 @@ def object_rows(
 
 
 def _read(values: Values, value: bytes, partition: str, key: bytes) -> Value | None:
-    """Read a value. RecordFormatError names what cannot be read: an operator looks at it with `halog get --raw`."""
+    """Read a value. RecordFormatError names what cannot be read: an operator looks at it with `halog get --raw`.
+    LaterRecordError if its definition is a later halog's."""
     try:
         return values.read(value)
     except RecordFormatError as error:
-        raise RecordFormatError(
+        deletes = "" if isinstance(error, LaterRecordError) else ", `halog delete` deletes it"
+        raise error.retold(
             f"partition {partition}, key bytes {key[ID_BYTES:].hex()[:200]}: {error.message}; `halog get "
-            f"{values.wanted.name} --key-bytes … --raw` shows it, `halog delete` deletes it",
+            f"{values.wanted.name} --key-bytes … --raw` shows it{deletes}",
             partition=partition,
             key=key,
         ) from error
@@ -183,9 +185,12 @@ class Changes:
                 yield row
 
     def _read(self, value: bytes) -> Value | None:
-        """Read a value. One that cannot be read stays in the log, too: it has its row, without fields."""
+        """Read a value. One that cannot be read stays in the log, too: it has its row, without fields.
+        LaterRecordError if its definition is a later halog's: its fields are there."""
         try:
             return self._values.read(value)
+        except LaterRecordError as error:
+            raise error.at(f"partition {self._partition}", partition=self._partition) from error
         except RecordFormatError:
             return Value(self._values.name_of(value), None)
 

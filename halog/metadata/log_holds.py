@@ -77,15 +77,16 @@ def _check(partition: str, wanted: Hold, first: int) -> None:
 
 def _put(coordinator: Coordinator, partition: str, name: str, wanted: Hold) -> tuple[Versioned | None, int]:
     """Write a hold. Returns what was there before, and the version of what is there now."""
-    path, data = _path(partition, name), tolerant.encode(wanted)
+    path, fresh = _path(partition, name), tolerant.encode(wanted)
     for _ in range(ATTEMPTS):
         found = coordinator.get(path)
         try:
-            if found is not None and wanted.until_ms and _read(partition, name, found.data).until_ms:
-                return found, coordinator.set(path, data, found.version)
+            now = None if found is None else _read(partition, name, found.data)
+            if found is not None and now is not None and wanted.until_ms and now.until_ms:
+                return found, coordinator.set(path, tolerant.encode(tolerant.carrying(wanted, now)), found.version)
             if found is not None:  # a session's own: not that of an earlier one, which ends with that
                 coordinator.delete(path, found.version)
-            if coordinator.create(path, data, ephemeral=not wanted.until_ms):
+            if coordinator.create(path, fresh, ephemeral=not wanted.until_ms):
                 return found, 0
         except (VersionError, UnknownResult):  # looked at again
             continue

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 
-import msgspec
-
+from halog.core import tolerant
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
+from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.metadata.cas import put
 from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator
@@ -26,7 +26,7 @@ COMPARES = "this site's log is compared with the other one's, before it is given
 """What a status says as long as a node compares."""
 
 
-class MirrorStatus(msgspec.Struct, frozen=True, kw_only=True):
+class MirrorStatus(TolerantStruct, frozen=True, kw_only=True):
     """Says how a mirror stands, as the coordinator holds it."""
 
     site: str
@@ -71,8 +71,13 @@ def followed(coordinator: Coordinator, table: PartitionTable, site: str) -> Mirr
 
 def write(coordinator: Coordinator, partition: str, now: MirrorStatus) -> None:
     """Write how the mirror stands; what another node writes at the same moment is as true."""
-    data = msgspec.json.encode(now)
-    put(coordinator, f"mirrors/{partition}", lambda before: data)
+    path = f"mirrors/{partition}"
+
+    def written(before: bytes | None) -> bytes:
+        stood = _STANDING.decode_or_none(path, before, logger)
+        return tolerant.encode(now if stood is None or stood.site != now.site else tolerant.carrying(now, stood))
+
+    put(coordinator, path, written)
 
 
-_STANDING = ZnodeFormat(msgspec.json.Decoder(MirrorStatus).decode, "is no standing of a mirror")
+_STANDING = ZnodeFormat(TolerantDecoder(MirrorStatus).decode, "is no standing of a mirror")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 
-import msgspec
-
+from halog.core import tolerant
+from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.metadata.cas import put
 from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator
@@ -19,7 +19,7 @@ FRESH_S = 10.0
 """How old a note may be where nothing changes."""
 
 
-class SyncWait(msgspec.Struct, frozen=True):
+class SyncWait(TolerantStruct, frozen=True):
     """Says whether commits at the site that serves wait for this one's log."""
 
     site: str
@@ -31,13 +31,18 @@ class SyncWait(msgspec.Struct, frozen=True):
     """When it was so, in ms since 1970."""
 
 
-_AWAITED = ZnodeFormat(msgspec.json.Decoder(SyncWait).decode, "cannot be read")
+_AWAITED = ZnodeFormat(TolerantDecoder(SyncWait).decode, "cannot be read")
 
 
 def note(coordinator: Coordinator, partition: str, now: SyncWait) -> None:
     """Write it down; what another node says at the same moment is as true."""
-    data = msgspec.json.encode(now)
-    put(coordinator, f"awaited/{partition}", lambda before: data)
+    path = f"awaited/{partition}"
+
+    def written(before: bytes | None) -> bytes:
+        was = _AWAITED.decode_or_none(path, before, logger)
+        return tolerant.encode(now if was is None or was.site != now.site else tolerant.carrying(now, was))
+
+    put(coordinator, path, written)
 
 
 def awaited(coordinator: Coordinator, partition: str, site: str) -> SyncWait | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from halog.backend import CommittedObject, KnownMappings
-from halog.errors import CrossPartitionError, RecordFormatError, RemappedError
+from halog.errors import CrossPartitionError, LaterRecordError, RecordFormatError, RemappedError
 from halog.transactions.directory import is_absent
 from halog.transactions.families import entry_at
 
@@ -69,9 +69,11 @@ def _told(name: str, met: ExtentProgress) -> RecordFormatError:
         return met.unreadable[0]
     objects = [str(error.evidence["object"]) for error in met.unreadable]
     shown = ", ".join(objects[:NAMED]) + (", …" if met.count > NAMED else "")
-    return RecordFormatError(
+    later = next((error for error in met.unreadable if isinstance(error, LaterRecordError)), None)
+    first = met.unreadable[0] if later is None else later
+    return type(first)(
         f"{met.count:,} objects of the extent of {name} cannot be read, all others were given: {shown}; "
-        f"the first one: {met.unreadable[0].message}",
+        f"the first one: {first.message}",
         type=name,
         objects=objects,
         count=met.count,

@@ -22,7 +22,7 @@ from halog.core.bounded import make_room
 from halog.core.ids import ABSENT
 from halog.core.keys.directory import is_entry, object_key
 from halog.core.keys.mapping import BY_KEY, Place
-from halog.errors import DeadlineError, RecordFormatError, RemappedError, UnknownTypeError
+from halog.errors import DeadlineError, LaterRecordError, RecordFormatError, RemappedError, UnknownTypeError
 from halog.schema.definition import ID_BYTES, Definition
 from halog.schema.methods import BINDING
 from halog.schema.registry import Registry
@@ -49,6 +49,7 @@ _ROOM: Final = object()
 
 _PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
 """Types whose values come out of their bytes as they went in."""
+UNREADABLE_ADVICE: Final = ": an operator sees its bytes with `halog get --raw` and can delete it with `halog delete`"
 
 _new = object.__new__
 
@@ -207,6 +208,8 @@ class Space:
         type_id = found.value[:ID_BYTES]
         try:
             return issubclass(self.reader_of(type_id)[0].cls, cls)
+        except LaterRecordError as error:
+            raise self._unreadable("", found, partition, error) from error
         except UnknownTypeError as error:
             stored = None if self._definition_of is None else self._definition_of(type_id)
             if stored is not None and self.info_of(cls).name not in Definition.parse(stored).bases:
@@ -266,23 +269,26 @@ class Space:
 
     def decoded(self, found: CommittedObject, partition: str) -> Image:
         """Return the decoded value of a committed object of this partition, for one use."""
-        info, read = self.reader_of(found.value[:ID_BYTES])
+        type_name = ""
         try:
+            info, read = self.reader_of(found.value[:ID_BYTES])
+            type_name = info.name
             values = read(found.value)
         except RecordFormatError as error:
-            raise self._unreadable(info, found, partition, error) from error
+            raise self._unreadable(type_name, found, partition, error) from error
         same = found.value[:ID_BYTES] == info.type_id
         data = found.value if same else info.encode_values([values[n] for n in info.fields])
         return Image(found.key, partition, found.ref, found.version, info, values, data, found)
 
     def _unreadable(
-        self, info: TypeInfo, found: CommittedObject, partition: str, error: RecordFormatError
+        self, type_name: str, found: CommittedObject, partition: str, error: RecordFormatError
     ) -> RecordFormatError:
         name = self.name_of(found.key)
-        return RecordFormatError(
+        advice = "" if isinstance(error, LaterRecordError) else UNREADABLE_ADVICE
+        return error.retold(
             f"{name} in partition {partition} cannot be read: {error.message}; nothing was changed, and other objects "
-            "can be read: an operator sees its bytes with `halog get --raw` and can delete it with `halog delete`",
-            type=info.name,
+            f"can be read{advice}",
+            type=type_name,
             key=found.key,
             object=name,
             partition=partition,

@@ -4,7 +4,7 @@
     lock          flock of the owner     db/   RocksDB's files
     fill/         tables being written that are no part of the store yet
     WRITTEN       how far it was written (`written_mark`)   DAMAGED   why what is in db/ is not to be opened again
-    db.damaged-…  what was set aside     db.later-…   likewise, of a format that is not known here
+    db.damaged-…  what was set aside     db.later-…   likewise, with what is not known here
 
 Every write is one RocksDB batch in its write-ahead log: it survives kill -9; with `flush`, a power cut. The store never
 deletes or repairs anything by itself: a damaged store, or one of a later version of halog, is a StoreError with
@@ -228,9 +228,10 @@ def note_damage(directory: str | os.PathLike[str], why: str) -> None:
         Path(directory, DAMAGED).write_text(" ".join(why.split())[:1_000])
 
 
-def set_aside(directory: str | os.PathLike[str]) -> Path | None:
+def set_aside(directory: str | os.PathLike[str], *, later: bool = False) -> Path | None:
     """Rename a store's data, so that it can be made anew; nothing is deleted. Returns where it is now; None: there was
-    none. Refuses a directory that is not ours or is held by another."""
+    none. Refuses a directory that is not ours or is held by another. `later`: it has what only a later halog knows, as
+    one of another format has anyway; its name says so."""
     path = Path(directory)
     if not path.exists():
         return None
@@ -239,7 +240,7 @@ def set_aside(directory: str | os.PathLike[str]) -> Path | None:
         aside = None
         if (path / "db").exists():
             stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-            kind = "damaged" if _format(path) == FORMAT else "later"
+            kind = "later" if later or _format(path) != FORMAT else "damaged"
             names = (f"db.{kind}-{stamp}-{n}" for n in itertools.count(1))
             aside = next(path / name for name in names if not (path / name).exists())
             (path / "db").rename(aside)

@@ -15,7 +15,7 @@ from halog.backend import CommittedObject
 from halog.core.ids import REF_BYTES
 from halog.core.keys.directory import is_entry, object_key
 from halog.core.log.provisional import lsn_of
-from halog.errors import FieldTypeError, HalogError, RecordFormatError, UnknownTypeError
+from halog.errors import FieldTypeError, HalogError, LaterRecordError, RecordFormatError, UnknownTypeError
 from halog.runtime.topics.schemas import Definitions
 from halog.schema import Definition, ForeignType
 from halog.schema.definition import ID_BYTES
@@ -55,14 +55,19 @@ def key_from_plain(definition: Definition, parts: Sequence[Any]) -> tuple[Any, .
 def describe(definitions: Definitions, found: CommittedObject) -> dict[str, Any]:
     """Return a committed object as plain values: type, definition, key, reference, version, fields. RecordFormatError
     names an object that cannot be read."""
-    foreign = definitions.foreign(found.value[:ID_BYTES])
+    type_name = None
     try:
+        foreign = definitions.foreign(found.value[:ID_BYTES])
+        type_name = foreign.name
         fields = foreign.decode(found.value)
     except RecordFormatError as error:
-        name = f"{foreign.name} {' '.join(map(str, describe_key(definitions, found.key)[1]))}"
-        raise RecordFormatError(
-            f"{name} cannot be read: {error.message}; `halog get --raw` shows its bytes, `halog delete` deletes it",
-            type=foreign.name,
+        family, key = describe_key(definitions, found.key)
+        type_name = type_name or family
+        deletes = "" if isinstance(error, LaterRecordError) else ", `halog delete` deletes it"
+        raise error.retold(
+            f"{type_name} {' '.join(map(str, key))} cannot be read: {error.message}; `halog get --raw` shows its "
+            f"bytes{deletes}",
+            type=type_name,
             key=found.key,
         ) from error
     return {

@@ -14,7 +14,7 @@ from halog.core.commit.writer import Writer
 from halog.core.ids import Member
 from halog.core.state.copy_state import CopyState
 from halog.core.table.group import counts
-from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
+from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica, listed_as
 
 
 class SyncSet:
@@ -57,7 +57,7 @@ class SyncSet:
         for m in usable:
             full = sum(r.kind == SYNC for r in replicas) >= sync
             may = m in table.sync_set or (m in self.joining and acks.get(m, -1) >= self.joining[m])
-            replicas.append(Replica(m.node, m.incarnation, SYNC if may and not full else ASYNC))
+            replicas.append(listed_as(m, SYNC if may and not full else ASYNC, table.replicas))
         proposal = tuple(replicas)
         return None if proposal == table.replicas and not self.unsettled else proposal
 

@@ -353,7 +353,7 @@ class Campaign:
         usable = [r.member for r in copy.table.replicas if r.member in copy.alive]
         if copy.table.active is not None and copy.table.active in copy.alive:
             usable.append(copy.table.active)
-        replicas = arrange(copy.table.configured, copy.me.node, usable, copy.table.sync_replicas)
+        replicas = arrange(copy.table.configured, copy.me.node, usable, copy.table.sync_replicas, copy.table.replicas)
         if copy.unlogged and not self._closed() and not self.lossy:
             replicas = with_holders(replicas, copy.table, copy.me)
         self._pushed_store.claims(() if self._closed() else holders(copy.table), lossy=self.lossy)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from halog.config.mapper import is_custom, is_listed
-from halog.core.tolerant import TolerantStruct
+from halog.core.tolerant import TolerantStruct, carrying
 
 BY_KEY, LISTED, LISTING, UNLISTING = "", "listed", "listing", "unlisting"
 """How a policy's objects are found. BY_KEY: by their keys alone. LISTED: by entries in a key directory (P6). LISTING
@@ -171,7 +171,8 @@ def turned_back(mapping: PolicyMapping) -> PolicyMapping:
     assert changing is not None
     if not changing.open:
         return msgspec.structs.replace(mapping, changing=None)
-    return PolicyMapping(changing.to, mapping.version + 1, MappingChange(mapping.now, open=True, back=True))
+    back = carrying(MappingChange(mapping.now, open=True, back=True), changing)
+    return PolicyMapping(changing.to, mapping.version + 1, back)
 
 
 # --- who owns a key ---

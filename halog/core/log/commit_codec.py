@@ -17,6 +17,9 @@ from halog.core.ids import HASH_BYTES, LOG_ID_BYTES, REF_BYTES, TX_BYTES, EpochI
 _LONGEST = 10
 """Bytes of the longest 64-bit varint."""
 
+_LAST_OP = 2
+"""The highest `op` of a change that is known here; `records` names them, and judges what is beyond."""
+
 RawChange = tuple[int, bytes, bytes, bytes | None, int, bytes | None]
 
 
@@ -221,6 +224,8 @@ def _read_changes(data: bytes, at: int) -> tuple[list[RawChange], int]:
     changes = []
     for _ in range(count):
         op, at = _read_long(data, at)
+        if not 0 <= op <= _LAST_OP:
+            raise ValueError("no change that is known here")
         ref, at = data[at : at + REF_BYTES], at + REF_BYTES
         key, at = _read_bytes(data, at)
         value, at = _read_optional(data, at)

@@ -2,8 +2,9 @@
 
 A record's value is one version byte, one kind byte, then schemaless Avro of that kind's schema. A version or a kind
 beyond those known here is a `LaterRecordError`, and is never skipped (U1): a reader that skipped what it does not
-understand would no longer see the same objects as the others. Anything else that is no record is damage, a plain
-`RecordFormatError`. `docs/protocol.md` specifies the bytes; this module never looks inside object values.
+understand would no longer see the same objects as the others. So is a change that does something unknown to its object.
+Anything else that is no record is damage, a plain `RecordFormatError`. `docs/protocol.md` specifies the bytes; this
+module never looks inside object values.
 """
 
 from __future__ import annotations
@@ -172,6 +173,8 @@ _PREFIX = {cls: bytes((VERSION, kind)) for cls, (kind, _) in _BODIES.items()}
 _BY_KIND = {kind: cls for cls, (kind, _) in _BODIES.items()}
 LAST_KIND = max(_BY_KIND)
 """Kinds have consecutive numbers: a later version's are beyond this one."""
+LAST_OP = DELETE
+"""So have the ops of changes."""
 
 
 def _flat(epoch: EpochId, lsn: int) -> dict[str, Any]:
@@ -249,18 +252,33 @@ def _encode(record: Record) -> bytes:
     return fo.getvalue()
 
 
+def _unknown_op(header: Header, op: int) -> LaterRecordError:
+    return LaterRecordError(
+        f"a record (lsn {header.lsn}) with a change of op {op}, which a later version of halog wrote: halog {HALOG} "
+        f"knows ops up to {LAST_OP}. Upgrade the installation that says so",
+        version=VERSION,
+        op=op,
+        lsn=header.lsn,
+    )
+
+
 def _epoch_at(d: dict[str, Any]) -> tuple[EpochId, int]:
     return EpochId(d["epoch"], d["site"], d["nonce"]), d["at_lsn"]
 
 
-def _changes_in(items: list[dict[str, Any]]) -> tuple[Change, ...]:
+def _changes_in(header: Header, items: list[dict[str, Any]]) -> tuple[Change, ...]:
+    for op in {item["op"] for item in items}:
+        if op < CREATE:
+            raise ValueError(f"a change with op {op}")
+        if op > LAST_OP:
+            raise _unknown_op(header, op)
     return tuple(Change(**c) for c in items)
 
 
 def _body_in(cls: type[Any], header: Header, d: dict[str, Any]) -> Record:
     if cls is Commit:
         origin = d["origin"]
-        return Commit(header, _changes_in(d["changes"]), None if origin is None else Origin(*_epoch_at(origin)))
+        return Commit(header, _changes_in(header, d["changes"]), None if origin is None else Origin(*_epoch_at(origin)))
     if cls is EpochStarted:
         return EpochStarted(header, *_epoch_at(d["parent"]))
     if cls is EpochOpened:
@@ -268,7 +286,7 @@ def _body_in(cls: type[Any], header: Header, d: dict[str, Any]) -> Record:
     if cls is Prepare:
         reads = tuple((r["key"], r["version"]) for r in d["reads"])
         plain = (d["first"], tuple(d["participants"]), d["mapper_version"], d["digest"])
-        return Prepare(header, *plain, _changes_in(d["changes"]), reads)
+        return Prepare(header, *plain, _changes_in(header, d["changes"]), reads)
     if cls is SiteSwitched:
         return SiteSwitched(header, d["to"], _epoch_at(d["lineage_head"]))
     if cls is MergePart:
@@ -401,7 +419,7 @@ def _decode(cls: type[Any], data: bytes) -> Record:
             raise ValueError(f"{len(data) - fo.tell()} bytes left over")
         header = Header(d["log_id"], EpochId(d["epoch"], d["site"], d["nonce"]), d["lsn"], d["prev"], d["tx"])
         return _body_in(cls, header, d)
-    except LaterRecordError:
-        raise
+    except LaterRecordError as e:
+        raise LaterRecordError(e.message, **e.evidence, kind=_BODIES[cls][0], head=data[:16].hex()) from None
     except Exception as e:
         raise RecordFormatError(f"a {cls.__name__} record cannot be read: {e}", head=data[:16].hex()) from e

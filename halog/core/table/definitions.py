@@ -20,6 +20,7 @@ import msgspec
 from halog.core.results import Refusal, Result
 from halog.core.table.migration import no_list
 from halog.core.table.table import DEFINED, DISABLED, ENABLED, PartitionDefinition, PartitionTable, Target
+from halog.core.tolerant import carrying
 
 
 class Status(enum.Enum):
@@ -82,7 +83,7 @@ def defined(table: PartitionTable, node: str, target: Target) -> PartitionTable:
     stays disabled: only `enabled` puts the new definition in place of that."""
     own = table.definitions.get(node)
     said = DISABLED if own is not None and own.said == DISABLED else DEFINED
-    return _said(table, node, PartitionDefinition(target.nodes, target.sync_replicas, said))
+    return _said(table, node, carrying(PartitionDefinition(target.nodes, target.sync_replicas, said), own))
 
 
 def _said(table: PartitionTable, node: str, definition: PartitionDefinition) -> PartitionTable:
@@ -144,10 +145,8 @@ def disabled(table: PartitionTable, node: str) -> tuple[PartitionTable, Target |
     """
     now = table.target or Target(table.configured, table.sync_replicas)
     own = table.definitions.get(node)
-    was = (
-        own if own is not None and own.said == DISABLED else PartitionDefinition(now.nodes, now.sync_replicas, DISABLED)
-    )
-    after = _said(table, node, was)
+    was = carrying(PartitionDefinition(now.nodes, now.sync_replicas, DISABLED), own)
+    after = _said(table, node, own if own is not None and own.said == DISABLED else was)
     nodes = tuple(n for n in now.nodes if n != node)
     if node not in now.nodes or not nodes:
         return after, None

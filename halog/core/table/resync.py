@@ -20,6 +20,7 @@ import msgspec
 
 from halog.core.table.group import counts, needed
 from halog.core.table.table import EMPTY, OUT, SYNC, WAITING, PartitionTable, Replica, Resync
+from halog.core.tolerant import carrying
 
 
 def why_not(table: PartitionTable, nodes: Sequence[str]) -> str | None:
@@ -61,7 +62,7 @@ def wished(table: PartitionTable, nodes: Sequence[str]) -> PartitionTable:
         return table
     return msgspec.structs.replace(
         table,
-        resync=Resync((*before, *added), phase),
+        resync=carrying(Resync((*before, *added), phase), table.resync),
         passed_over=passed,
         config_version=table.config_version + 1,
     )
@@ -104,7 +105,8 @@ def _rest(table: PartitionTable, *, passed: bool = False) -> PartitionTable:
     assert table.resync is not None
     first, *nodes = table.resync.nodes
     over = (*table.passed_over, first) if passed else table.passed_over
-    return msgspec.structs.replace(table, resync=Resync(tuple(nodes)) if nodes else None, passed_over=over)
+    left = carrying(Resync(tuple(nodes)), table.resync) if nodes else None
+    return msgspec.structs.replace(table, resync=left, passed_over=over)
 
 
 def begun(table: PartitionTable) -> Resync | None:

@@ -6,14 +6,14 @@ It says who *should* be active. If it is wrong or slow, the log still lets only 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from halog.core import tolerant
 from halog.core.ids import NO_EPOCH, EpochId, Member
 from halog.core.log.chain import ChainState
-from halog.core.tolerant import TolerantDecoder, TolerantStruct
+from halog.core.tolerant import TolerantDecoder, TolerantStruct, carrying
 from halog.errors import CoordinatorError
 
 SYNC, ASYNC = "sync", "async"
@@ -235,11 +235,17 @@ _ABSENT_IF_EMPTY = (
 )
 
 
+def listed_as(member: Member, kind: str, before: Iterable[Replica]) -> Replica:
+    """Return what a node list says of a member; `before`, as it said until now, may say more than is known here."""
+    known = next((r for r in before if r.member == member), None)
+    return carrying(Replica(member.node, member.incarnation, kind), known)
+
+
 def arrange(
-    configured: Iterable[str], active: str, usable: Iterable[Member], sync_replicas: int
+    configured: Iterable[str], active: str, usable: Iterable[Member], sync_replicas: int, before: Sequence[Replica] = ()
 ) -> tuple[Replica, ...]:
     """Return the node list behind `active`: usable members in configured order, the first `sync_replicas` of them
-    sync."""
+    sync. `before`: the list until now."""
     by_name = {m.node: m for m in usable if m.node != active}
     ordered = [by_name[n] for n in configured if n in by_name]
-    return tuple(Replica(m.node, m.incarnation, SYNC if i < sync_replicas else ASYNC) for i, m in enumerate(ordered))
+    return tuple(listed_as(m, SYNC if i < sync_replicas else ASYNC, before) for i, m in enumerate(ordered))

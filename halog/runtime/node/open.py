@@ -166,8 +166,8 @@ def open_node(
     except StoreError as e:
         if not e.evidence.get("rebuild"):
             raise
-        why = str(e.evidence.get("why", e.message))
-    replace_store(known.config, name, why)
+        unread = e
+    replace_store(known.config, name, unread)
     return _patiently(until, paces, lambda: _joined(known, name, registry, make, witness, paces))
 
 

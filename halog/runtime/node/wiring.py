@@ -128,18 +128,19 @@ def open_store(directory: Path) -> Store:
     except StoreError as e:
         if not e.evidence.get("rebuild"):
             raise
-        return _anew(directory, str(e.evidence.get("why", e.message)))
+        return _anew(directory, e)
 
 
-def replace_store(config: Config, name: str, why: str) -> None:
-    """Begin anew in place of a store that could be opened and then not be read."""
-    _anew(config.nodes[name].data_dir, why).close()
+def replace_store(config: Config, name: str, error: StoreError) -> None:
+    """Begin anew in place of a store that could be opened and then not be read, with this error."""
+    _anew(config.nodes[name].data_dir, error).close()
 
 
-def _anew(directory: Path, why: str) -> Store:
+def _anew(directory: Path, error: StoreError) -> Store:
     from halog.adapters.rocksdb.store import RocksStore, set_aside
 
-    aside = set_aside(directory)
+    why = str(error.evidence.get("why", error.message))
+    aside = set_aside(directory, later=bool(error.evidence.get("later")))
     store = RocksStore(directory)
     try:
         replaced.note(store, why, aside)

@@ -151,7 +151,7 @@ class Mover:
         try:
             return new_object(definition, found.value)
         except RecordFormatError as error:  # the mapper needs its value, so nobody can say where it belongs
-            raise RecordFormatError(
+            raise error.retold(
                 f"the object of key bytes {found.key[ID_BYTES:].hex()[:200]} stays where it is: {error.message}; "
                 f"`halog get {definition.name} --key-bytes … --raw` shows it, `halog delete` deletes it",
                 type=definition.name,

@@ -41,13 +41,17 @@ def unpack_position(data: bytes) -> StoredPosition:
         odd = sorted({*raw} - {*StoredPosition.__struct_fields__} | {*raw["state"]} - {*ChainState.__struct_fields__})
         if odd:
             why = f"its position has {', '.join(map(repr, odd))}, which a later version of halog wrote"
-            raise StoreError(f"the local store is not readable by this version: {why}", rebuild=True, why=why)
+            raise _later_store(why)
         if found.state.level > LEVEL:
-            why = f"its history states level {found.state.level}, and halog {RELEASE} knows levels up to {LEVEL}"
-            raise StoreError(f"the local store is not readable by this version: {why}", rebuild=True, why=why)
+            raise _later_store(f"its history states level {found.state.level}, and halog {RELEASE} knows up to {LEVEL}")
         return found
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise StoreError(f"the local store's position cannot be read: {e}; delete the data directory") from e
+
+
+def _later_store(why: str) -> StoreError:
+    """Return the error of a store that a later version of halog wrote."""
+    return StoreError(f"the local store is not readable by this version: {why}", rebuild=True, later=True, why=why)
 
 
 def pack_object(lsn: int, ref: bytes, value: bytes) -> bytes:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.core.log.outcomes import KEEP
 from halog.core.log.transactions import Ledger

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator
+from halog.core.commit.sync_set import SyncSet
 from halog.core.ids import EpochId, Member
-from halog.core.keys.mapping import Layout, begun, cleaned, opened
-from halog.core.table.table import PartitionTable, Target
+from halog.core.keys.mapping import Layout, begun, cleaned, opened, turned_back
+from halog.core.log.chain import ChainState
+from halog.core.sites.mirror import Checkpoint
+from halog.core.table import definitions, resync
+from halog.core.table.table import ASYNC, SYNC, PartitionDefinition, PartitionTable, Replica, Resync, Target, arrange
 from halog.errors import VersionMismatchError
-from halog.metadata import groups, log_holds, mapped_policies, restore_requests, zone_switches
+from halog.metadata import groups, log_holds, mapped_policies, mirrors, restore_requests, sync_waits, zone_switches
 from halog.metadata.partition_tables import change_table
 from halog.ports import Coordinator
 from halog.runtime.membership.challenges import Challenging
@@ -22,6 +28,7 @@ from halog.runtime.placement import plan as plans
 from halog.runtime.sites import split_watch, voting
 from halog.testing.cluster import wait_until
 
+PROTOCOL = (Path(__file__).parents[3] / "docs/protocol.md").read_text()
 LATER = {"later": {"of": ["version", 9, None]}}
 TABLE = PartitionTable("p-0", "00" * 16, "c.p", 0, "p", ("A", "B"), 1)
 PLAN = plans.Plan("abc", 1, (plans.PlannedMove("p-0", ("A",), Target(("B",), 0), 0, "why"),))
@@ -42,7 +49,7 @@ class Change(NamedTuple):
     changes: str
     """The field that differs afterwards; one of another by `of/field`."""
     nested: tuple[str, ...] = ()
-    """What has such fields, too."""
+    """What has such fields, too; of a list, each of its items."""
 
 
 def vote(coordinator: Coordinator) -> None:
@@ -79,6 +86,26 @@ def on_line(path: str, act: Callable[[Challenging], object], *, met: bool = True
             me.close()
 
     return do
+
+
+LISTED = msgspec.structs.replace(TABLE, replicas=(Replica("B", 2, SYNC), Replica("C", 3, ASYNC)))
+DEFINED = msgspec.to_builtins(PartitionDefinition(("A", "B"), 1, "enabled"))
+MIRRORED = mirrors.MirrorStatus(
+    site="west", by="A", at_ms=1, checkpoint=Checkpoint(3, ChainState(bytes(16), "west")), behind=4
+)
+
+
+def arranged(table: PartitionTable) -> tuple[Replica, ...]:
+    """As an election does, with one sync replica less."""
+    return arrange(("A", "B", "C"), "A", [Member("B", 2), Member("C", 3)], 0, table.replicas)
+
+
+def remirrored(coordinator: Coordinator) -> None:
+    mirrors.write(coordinator, "p-0", msgspec.structs.replace(MIRRORED, at_ms=2, behind=0))
+
+
+def rewaited(coordinator: Coordinator) -> None:
+    sync_waits.note(coordinator, "p-0", sync_waits.SyncWait("west", False, True, 6))
 
 
 MAPPED = {"mapper": "md5", "partitions": 2, "ring_size": 8}
@@ -144,6 +171,49 @@ CHANGES = [
         ("changing",),
     ),
     Change(
+        "policies/p",
+        {**MAPPED, "mapping": 1, "changing": {"to": TO, "open": True, "clean": ["p-0"]}},
+        lambda c: mapped_policies.step(c, "p", turned_back),
+        "changing/back",
+        ("changing",),
+    ),
+    Change(
+        "partitions/p-0",
+        json.loads(LISTED.to_bytes()),
+        lambda c: change_table(c, "p-0", lambda t: msgspec.structs.replace(t, replicas=arranged(t))),
+        "replicas",
+        ("replicas",),
+    ),
+    Change(
+        "partitions/p-0",
+        {**json.loads(TABLE.to_bytes()), "definitions": {"B": DEFINED}},
+        lambda c: change_table(c, "p-0", lambda t: definitions.defined(t, "B", Target(("A", "B"), 0))),
+        "definitions",
+        ("definitions/B",),
+    ),
+    Change(
+        "partitions/p-0",
+        {**json.loads(TABLE.to_bytes()), "definitions": {"B": DEFINED}},
+        lambda c: change_table(c, "p-0", lambda t: definitions.disabled(t, "B")[0]),
+        "definitions",
+        ("definitions/B",),
+    ),
+    Change(
+        "partitions/p-0",
+        json.loads(msgspec.structs.replace(LISTED, resync=Resync(("B",))).to_bytes()),
+        lambda c: change_table(c, "p-0", lambda t: resync.wished(t, ("C",))),
+        "resync",
+        ("resync",),
+    ),
+    Change(
+        "holders/p-0/mine",
+        {"offset": 3, "until_ms": 2**45, "why": "w"},
+        lambda c: log_holds.hold(c, "p-0", "mine", log_holds.Hold(4, 2**46, "w"), 0),
+        "offset",
+    ),
+    Change("mirrors/p-0", msgspec.to_builtins(MIRRORED), remirrored, "behind"),
+    Change("awaited/p-0", {"site": "west", "waits": True, "may_drop": True, "at_ms": 5}, rewaited, "waits"),
+    Change(
         "parted/p-0",
         {
             "site": "west",
@@ -177,9 +247,40 @@ CHANGES = [
 ]
 
 
+ANEW = {
+    "nodes": "a run's own registration, which ends with it",
+    "cluster": "never changed",
+    "level": "written by nobody who does not know the next level",
+    "recovery": "one recovery's, deleted behind it",
+    "recovering": "a process's own, which ends with it",
+    "bindings": "a map of all types, which has no other fields",
+    "changes": "a copy of a table",
+    "mirroring": "a run's own, which ends with it",
+    "places": "another place each time",
+    "closed": "the end of another branch each time",
+    "classified": "another job's each time",
+    "config": "each version is another one, with the keys that were not known (tests/unit/test_config_later_keys.py)",
+    "snapshots": "another marker's each time",
+    "plans": "a copy of a plan",
+    "rebalanced": "by `msgspec.structs.replace` of what stands there, in one place",
+    "drained": "another drain's each time",
+    "sweeps": "another job's each time",
+    "trimmed": "a number",
+}
+"""Znodes that no change is tried of, by their first names, and why."""
+
+
 def at(document: dict[str, Any], path: str) -> Any:
     of, _, name = path.rpartition("/")
     return (document[of] if of else document).get(name)
+
+
+def structs(document: dict[str, Any], path: str) -> list[dict[str, Any]]:
+    """What stands there: a struct, or the items of a list."""
+    found: Any = document
+    for name in path.split("/"):
+        found = found[name]
+    return found if isinstance(found, list) else [found]
 
 
 @pytest.mark.feature("U1")
@@ -189,16 +290,43 @@ def test_an_older_node_leaves_what_it_does_not_know(change: Change) -> None:
     coordinator.connect(lambda state: None)
     before: dict[str, Any] = {**json.loads(json.dumps(change.before)), **LATER}
     for name in change.nested:
-        before[name] |= LATER
+        for struct in structs(before, name):
+            struct |= LATER
     coordinator.create(change.path, json.dumps(before).encode())
     change.do(coordinator)
     found = coordinator.get(change.path)
     assert found is not None
     after = json.loads(found.data)
     assert at(after, change.changes) != at(before, change.changes)
-    for where in (after, *(after[name] for name in change.nested)):
+    for where in (after, *(struct for name in change.nested for struct in structs(after, name))):
         assert {name: where.get(name) for name in LATER} == LATER
     assert set(before) - set(after) == set()
+
+
+@pytest.mark.feature("U1")
+def test_every_kind_of_znode_is_tried_or_begins_anew() -> None:
+    """Whoever brings in a new kind says which of the two it is."""
+    kinds = re.findall(r"^\| `([a-z_]+)[/`]", PROTOCOL.split("## Znodes")[1].split("\n## ")[0], re.MULTILINE)
+    tried = {change.path.split("/")[0] for change in CHANGES}
+    assert len(kinds) > 20
+    assert sorted([*tried, *ANEW]) == sorted(set(kinds))
+
+
+@pytest.mark.feature("U1")
+def test_the_wait_set_leaves_what_it_does_not_know() -> None:
+    """It sets the list anew all the time; and for a field that it does not know it sets nothing."""
+    document = json.loads(LISTED.to_bytes())
+    for replica in document["replicas"]:
+        replica |= LATER
+    table = PartitionTable.from_bytes(json.dumps(document).encode())
+    members = [Member("B", 2), Member("C", 3)]
+    sync = SyncSet(table)
+    assert sync.plan(table, members, {}, 5, 1) is None
+    planned = sync.plan(table, members, {}, 5, 0)
+    assert planned is not None
+    assert [r.kind for r in planned] == [ASYNC, ASYNC]
+    written = json.loads(msgspec.structs.replace(table, replicas=planned).to_bytes())
+    assert [r["later"] for r in written["replicas"]] == [LATER["later"]] * 2
 
 
 @pytest.mark.feature("U1")

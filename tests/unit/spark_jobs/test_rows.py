@@ -5,22 +5,30 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
+import hashlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
+from pyspark.errors import PySparkException
 
+from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.backend import CommittedObject
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
-from halog.errors import RecordFormatError, SchemaChangedError
+from halog.errors import LaterRecordError, RecordFormatError, SchemaChangedError
+from halog.ports import TopicPartition
 from halog.runtime.rpc.pages import pieces
+from halog.runtime.topics.schemas import Definitions
 from halog.schema import Definition, Ref, Registry, managed
+from halog.schema.definition import ID_BYTES
 from halog.schema.shapes import ListShape, MapShape, OptionalShape, RecordShape, RefShape, Scalar, Shape
 from spark_jobs import reader
 from spark_jobs.columns import arrow_schema, batch, struct_of
+from spark_jobs.command import run
 from spark_jobs.history import Step
 from spark_jobs.rows import Changes, Values, change_schema, object_rows, object_schema
 from spark_jobs.site import Family
@@ -204,6 +212,51 @@ def test_what_cannot_be_read_is_named_and_stops_no_history() -> None:
         ("Base", 1, True),
         ("Base", 2, False),
     ]
+
+
+LATER = b'{"unit":"km",' + Base.__halog__.definition.encode()[1:]  # type: ignore[attr-defined]
+LATER_ID = hashlib.sha256(LATER).digest()[:ID_BYTES]
+
+
+class OfLater(Family, frozen=True):
+    """A family with objects of a definition that a later halog has published since."""
+
+    def stored_as(self, value: bytes) -> Definition:
+        log = MemoryLog(MemoryBroker())
+        log.ensure_topic("c.schemas", 1, compacted=True)
+        log.put(TopicPartition("c.schemas", 0), LATER_ID, LATER)
+        return Definitions(log, "c.schemas").find(value[:ID_BYTES])
+
+
+@pytest.mark.feature("U1", "S2")
+def test_an_object_of_a_later_versions_definition_is_told_as_such() -> None:
+    """By objects and by changes: it is not damaged, so it has no row without fields, and nobody deletes it."""
+    of = family("Base", Base)
+    asked = OfLater("Base", of.family_id, of.current, of.stored, (), "", "")
+    key = Base.__halog__.index_key(("a", 1))  # type: ignore[attr-defined]
+    value = LATER_ID + b"whatever it says"
+    with pytest.raises(LaterRecordError, match=f"^partition p-0, key bytes {key[8:].hex()}: .*Upgrade") as caught:
+        list(object_rows(Values(asked), "p-0", 9, [CommittedObject(b"r" * 24, 7, value, key)]))
+    assert (caught.value.evidence["partition"], "halog delete" in str(caught.value)) == ("p-0", False)
+    step = Step(7, 2, 70, 1_000, b"t" * 16, (Change(CREATE, b"r" * 24, key, value, -1),))
+    with pytest.raises(LaterRecordError, match=r"^partition p-0: .*Upgrade"):
+        list(Changes(asked, "p-0").rows(step))
+
+
+@pytest.mark.feature("U1", "S2")
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [("LaterRecordError: partition p-0: a record of kind 12", 7), ("RecordFormatError: bytes that are no record", 1)],
+)
+def test_a_job_ends_as_its_executor_says(told: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Spark hands on what an executor raised as text."""
+
+    @click.command
+    def job() -> None:
+        raise PySparkException(f"Traceback …\n  File rows.py\nhalog.errors.{told}\n\n\tat org.apache.spark …")
+
+    assert run(job, "job", []) == code
+    assert capsys.readouterr().err == f"halog: {told.split(': ', 1)[1]}\n"
 
 
 @pytest.mark.feature("S2")

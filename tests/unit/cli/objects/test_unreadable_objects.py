@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from halog.adapters.memory import MemoryLog
 from halog.backend import Work, Write
 from halog.core.keys.directory import packed
 from halog.core.log.records import CREATE
-from halog.errors import RecordFormatError
+from halog.errors import LaterRecordError, RecordFormatError
 from halog.schema import Registry, managed
+from halog.schema.definition import ID_BYTES
 from halog.schema.scalars import write_long
 from tests.unit.cli.conftest import TOML, Cluster, running
 
@@ -38,12 +41,14 @@ class Reading:
     at: dt.datetime
 
 
-def spoil(cluster: Cluster, info: Any, key: bytes, routing: bytes, rest: bytes, *, listed: bool = False) -> str:
+def spoil(
+    cluster: Cluster, info: Any, key: bytes, routing: bytes, rest: bytes, *, listed: bool = False, type_id: bytes = b""
+) -> str:
     """Commit what no halog would write now; the partition."""
     runtime: Any = next(iter(cluster.nodes.values())).runtime
     partition = str(runtime.partition_of(info.name, routing))
     ref, index_key = runtime.new_reference().to_bytes(), info.family_id + key
-    writes = [Write(CREATE, ref, index_key, info.type_id + key + rest, -1)]
+    writes = [Write(CREATE, ref, index_key, (type_id or info.type_id) + key + rest, -1)]
     if listed:
         from halog.core.keys.directory import entry_key
 
@@ -99,6 +104,37 @@ def test_one_with_a_field_that_cannot_be_read(tickets: Cluster, halog: Run, tmp_
     assert halog("delete", "Ticket", "spoilt", "--cluster", "ops").code == 2
     told = [e for e in halog("events", "--format", "json").json if e["code"] == "HALOG-1108"]
     assert [e["more"]["object"] for e in told] == ["Ticket spoilt"]
+
+
+def later_definition(cluster: Cluster, info: Any) -> bytes:
+    """Publish a definition of the type as a later halog writes it; its type id."""
+    text: bytes = b'{"unit":"km",' + info.definition.encode()[1:]
+    type_id = hashlib.sha256(text).digest()[:ID_BYTES]
+    MemoryLog(cluster.broker).put(cluster.nodes["A"].definitions.tp, type_id, text)
+    return type_id
+
+
+@pytest.mark.feature("U1")
+def test_those_of_a_later_versions_definition_are_told_as_such(tickets: Cluster, halog: Run, tmp_path: Path) -> None:
+    """Nothing of them is damaged, so nobody is told to delete them; the exit code says that it takes a later halog."""
+    info: Any = Ticket.__halog__  # type: ignore[attr-defined]
+    type_id = later_definition(tickets, info)
+    node = tickets.nodes["A"]
+    for name in ("later", "another"):
+        spoil(tickets, info, info.encode_key((name,)), info.routing_key((name,)), b"", type_id=type_id)
+        ran = halog("export", "Ticket", "-o", tmp_path / "all.jsonl")
+        assert (ran.code, "a later version of halog wrote" in ran.err) == (7, True), ran
+        names = set[str]()
+        with node.transaction(), pytest.raises(LaterRecordError, match=r"Ticket 'later' in partition .*Upgrade") as met:
+            names.update(t.name for t in node.extent(Ticket))
+        assert "halog delete" not in str(met.value)
+        assert names == {f"t{n}" for n in range(5)}
+    assert sorted(met.value.evidence["objects"]) == ["Ticket 'another'", "Ticket 'later'"]
+    with node.transaction(), pytest.raises(LaterRecordError, match="Ticket 'later' in partition"):
+        node.get(Ticket, "later")
+    shown = halog("get", "Ticket", "later", "--format", "json").json
+    assert shown["bytes"].startswith(type_id.hex())
+    assert "a later version of halog" in shown["why"]
 
 
 def test_one_with_a_key_that_cannot_be_read(tickets: Cluster, halog: Run) -> None:

@@ -111,6 +111,40 @@ def test_a_later_versions_record_is_told_with_its_place(read: Callable[[Entry], 
     assert (caught.value.evidence["offset"], caught.value.evidence["kind"]) == (17, 13)
 
 
+def with_op(op: int, *, vote: bool, recovered: bool = False) -> bytes:
+    """A record whose second change has this op; with an origin it is not in the plain form, and fastavro reads it."""
+    header = records.Header(bytes(16), EpochId(1, "s", 2), 3)
+    changes = tuple(records.Change(n, bytes(24), b"k", b"value", -1) for n in (records.UPDATE, op))
+    if vote:
+        return records.encode(records.Prepare(header, "p-0", ("p-0", "p-1"), 1, b"", changes))
+    origin = records.Origin(EpochId(1, "s", 1), 2) if recovered else None
+    return records.encode(records.Commit(header, changes, origin))
+
+
+RECORDS_WITH_CHANGES = pytest.mark.parametrize(("vote", "recovered"), [(False, False), (False, True), (True, False)])
+
+
+@pytest.mark.feature("U1")
+@RECORDS_WITH_CHANGES
+@pytest.mark.parametrize("op", [3, 40, 63])
+def test_a_change_of_an_op_beyond_those_known_is_a_later_versions(op: int, vote: bool, recovered: bool) -> None:
+    """It is never applied as a change that is known here, whichever decoder reads it."""
+    data = with_op(op, vote=vote, recovered=recovered)
+    with pytest.raises(LaterRecordError, match=rf"change of op {op}, .*{RELEASE} knows ops up to 2\.") as caught:
+        records.decode(data)
+    evidence = {"version": 1, "kind": 4 if vote else 3, "op": op, "lsn": 3, "head": data[:16].hex()}
+    assert caught.value.evidence == evidence
+
+
+@pytest.mark.feature("U1")
+@RECORDS_WITH_CHANGES
+def test_a_change_of_a_negative_op_is_damage(vote: bool, recovered: bool) -> None:
+    data = with_op(3, vote=vote, recovered=recovered).replace(b"\x06" + bytes(24), b"\x01" + bytes(24))
+    with pytest.raises(RecordFormatError, match="op -1") as caught:
+        records.decode(data)
+    assert not isinstance(caught.value, LaterRecordError)
+
+
 @pytest.mark.parametrize("length", range(2, len(SAMPLE)))
 def test_a_record_cut_anywhere_is_refused(length: int) -> None:
     with pytest.raises(RecordFormatError):

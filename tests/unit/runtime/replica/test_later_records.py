@@ -48,9 +48,9 @@ def elsewhere(cluster: Cluster) -> str:
     return next(f"other{n}" for n in range(20) if cluster.partition_of(Counter, f"other{n}") != mine)
 
 
-def all_stop(cluster: Cluster) -> list[Copy]:
+def all_stop(cluster: Cluster, record: bytes = LATER) -> list[Copy]:
     """Somebody of a later version has written it. Replicas read it, and the active node does with its next commit."""
-    cluster.broker.overtake(place(cluster), LATER)
+    cluster.broker.overtake(place(cluster), record)
     with suppress(HalogError):
         add(cluster)
     copies = [copy_on(cluster, name) for name in cluster.names]
@@ -80,6 +80,20 @@ def test_a_later_record_stops_its_partition_by_name_and_no_other(
     assert caplog.text.count("HALOG-1127") == 3, "each node once"
     assert "HALOG-1015" not in caplog.text
     assert cluster.tables()[name].active is None
+
+
+def test_a_change_of_an_unknown_op_is_applied_by_nobody(cluster: Cluster) -> None:
+    """It continues the history, and stands under the key of an object that is there."""
+    copy = copy_on(cluster, "A")
+    before = list(copy.objects.scan(b""))
+    state = copy.core.state.chain.state
+    header = records.Header(state.log_id, state.epoch, state.lsn + 1, state.hash, bytes(range(16)))
+    change = records.Change(records.DELETE + 1, before[0].ref, before[0].key, b"made by a later one", state.lsn)
+    copies = all_stop(cluster, records.encode(records.Commit(header, (change,))))
+    for stopped_copy in copies:
+        assert isinstance(stopped_copy.error, LaterRecordError)
+        assert "a change of op 3" in str(stopped_copy.error)
+        assert list(stopped_copy.objects.scan(b"")) == before
 
 
 def test_a_node_that_is_started_again_stops_there_again_and_keeps_its_store(cluster: Cluster) -> None:
