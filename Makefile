@@ -35,8 +35,8 @@ SEEDS ?= 6000
 # Partitions that move from node to node; transactions over several partitions; mappings that change; partitions that are
 # defined and disabled; key directories; two sites that part and are merged (half a minute of both cores); late requests; stores that
 # hold what was pushed; outages of the log, once and twice; lines that are cut; replicas that fall silent; readers of moments; initiators
-# that wait.
-OTHER_SEEDS := moves:600 banks:300 shops:300 lives:300 markets:300 sites:600 late:300 pushed:300 rough:300 outages:300 parted:300 silences:300 twice:150 stills:300 patient:150
+# that wait; clusters that are upgraded.
+OTHER_SEEDS := moves:600 banks:300 shops:300 lives:300 markets:300 sites:600 late:300 pushed:300 rough:300 outages:300 parted:300 silences:300 twice:150 stills:300 patient:150 upgrading:300
 
 .PHONY: setup check test integration containers compose faults demo features sim mutants bench bench-peers bench-rebalance lock clean fresh-outcomes
 

@@ -19,7 +19,7 @@ from halog.errors import CoordinatorError, VersionMismatchError
 from halog.metadata.cas import attempts
 from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator, Versioned
-from halog.release import LEVEL, RELEASE
+from halog.release import LEVEL as LEVEL, RELEASE
 
 LEVEL_PATH: Final = "level"
 
@@ -66,7 +66,8 @@ def check_level(coordinator: Coordinator, cluster: str) -> None:
 
 
 def check_found(found: Versioned | None, cluster: str) -> int:
-    """Do the same with what stands there; None: nothing does. Return the level. CoordinatorError if it cannot be read."""
+    """Do the same with what stands there; None: nothing does. Return the level. CoordinatorError if it cannot be
+    read."""
     now = FIRST if found is None else _LEVEL.decode(LEVEL_PATH, found.data)
     _check(now, cluster)
     return now.level

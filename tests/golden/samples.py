@@ -189,6 +189,7 @@ RECORDS: tuple[records.Record, ...] = (
     records.Outcome(HEADER, commit=True),
     records.HandedOver(HEADER, "B"),
     records.MapperChanged(HEADER, 4),
+    records.LevelStated(HEADER, 1),
     records.SiteSwitched(HEADER, "east", AT),
     records.Horizon(HEADER, 1_790_000_000_000),
     records.MergePart(

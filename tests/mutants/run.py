@@ -23,6 +23,7 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     late,
     later,
     leases,
+    levels,
     listing,
     lives,
     living,

@@ -35,7 +35,7 @@ LOOK_MS = 15.0
 
 def is_moving(seed: int) -> bool:
     own = late.given(seed) or outages.given(seed) or parted.given(seed) or silences.given(seed)
-    own = own or seed in outages.TWICE or (upgrading.given(seed) and seed % 2 > 0) or (stills.given(seed) and seed % 2 > 0)
+    own = own or seed in outages.TWICE or (seed % 2 > 0 and (upgrading.given(seed) or stills.given(seed)))
     return seed in SEEDS or (seed >= LIVED and not own)
 
 

@@ -327,16 +327,20 @@ class Process:
         elif isinstance(e, fx.AskFlush):
             for n in e.to:
                 self.world.send(self.name, n, ev.FlushAsked(self.me, e.epoch, e.lsn))
-        elif isinstance(e, fx.AskLog):
-            self.world.outages.asked(self, e)
-            self.world.log.ask(self, e.round)
-        elif isinstance(e, fx.LevelStands):
-            self.world.upgrade.read(self, e)
+        elif isinstance(e, fx.AskLog | fx.LevelStands):
+            self._tell_servers(e)
         elif isinstance(e, fx.Spread | fx.AskDecision | fx.MergeDue | fx.AskVote):
             self.world.asked_for(self, e)
         elif isinstance(e, Tell):
             self.world.checks.told_of(self, e)
             self.world.cover.hit("silent replica left" if "acknowledged nothing" in e.cause else e.kind.name)
+
+    def _tell_servers(self, e: fx.AskLog | fx.LevelStands) -> None:
+        if isinstance(e, fx.LevelStands):
+            self.world.upgrade.read(self, e)
+        else:
+            self.world.outages.asked(self, e)
+            self.world.log.ask(self, e.round)
 
     def _append(self, e: fx.Append) -> None:
         assert self.session is not None, "W1: an epoch appends under the session it began with"

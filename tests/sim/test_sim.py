@@ -27,6 +27,7 @@ from tests.sim import (
     silences,
     stills,
     stopping,
+    upgrading,
     zones,
 )
 from tests.sim.abroad import pair, takeover, waiting
@@ -43,6 +44,7 @@ STOPPED = 40
 """Histories in which copies stop and are opened again (R6)."""
 
 PUSHED = 60
+UPGRADES = 60
 """Histories in which replicas store what they are pushed (R6)."""
 
 ROUGH = 60
@@ -393,6 +395,7 @@ def seen() -> Counter[str]:
         *[n for n in parted.SEEDS[: 8 * PARTED] if is_grouped(n)],
     ]
     belated += [*late.SEEDS[:LATE], *pushed_store.SEEDS[:PUSHED], *rough.SEEDS[:ROUGH], *stills.SEEDS[:STILLS]]
+    belated += upgrading.SEEDS[:UPGRADES]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
     seeds = dict.fromkeys(
         [*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *stopped, *belated, *banks, *lived, *sites]
@@ -415,6 +418,14 @@ def test_what_replicas_stored_outlives_all_processes(seen: Counter[str]) -> None
     assert seen["stands for one before"] > PUSHED // 3 + ROUGH
     assert seen["power lost"] > PUSHED // 10
     assert seen["claimant killed"] > ROUGH // 10
+
+
+@pytest.mark.feature("U1")
+def test_nothing_of_a_level_is_written_before_the_log_states_it(seen: Counter[str]) -> None:
+    """It is judged in each history (`tests.sim.upgrading`), and that all may go back until then."""
+    assert seen["records of the higher level"] > 5 * UPGRADES
+    assert seen["all went back"] > UPGRADES // 20
+    assert seen["level put back"] > UPGRADES // 20
 
 
 @pytest.mark.feature("P12")

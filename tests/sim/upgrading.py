@@ -232,4 +232,5 @@ class Upgrade:
             if a.entry.data[0] == LATER:
                 self.world.cover.hit("records of the higher level")
                 demand(stated, f"U1: lsn {a.record.header.lsn} is of level 2, and no record before it says so")
-        demand(stated == (self.level >= LEVEL), f"U1: the coordinator's level is {self.level}, the log states: {stated}")
+        said = f"U1: the coordinator's level is {self.level}; does the log state it? {stated}"
+        demand(stated == (self.level >= LEVEL), said)

@@ -67,12 +67,8 @@ def _body(record: records.Record, definitions: Definitions) -> dict[str, Any]:
             return {"commit": record.commit}
         case records.HandedOver() | records.SiteSwitched():
             return {"to": record.to}
-        case records.MapperChanged():
-            return {"mapper_version": record.mapper_version}
-        case records.LevelStated():
-            return {"level": record.level}
-        case records.Horizon():
-            return {"stamp": record.stamp}
+        case records.MapperChanged() | records.LevelStated() | records.Horizon():
+            return {n: getattr(record, n) for n in record.__struct_fields__ if n != "header"}
         case records.MergePart() | records.EpochMerged():
             return _merge(record)
 

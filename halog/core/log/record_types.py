@@ -101,8 +101,7 @@ class MapperChanged(msgspec.Struct, frozen=True):
 
 
 class LevelStated(msgspec.Struct, frozen=True):
-    """A `LevelStated` says that records behind it may be of this level (U1). Whoever does not know the level cannot read
-    on."""
+    """A `LevelStated` says that records behind it may be of this level (U1). Who does not know it cannot read on."""
 
     header: Header
     level: int

@@ -42,7 +42,7 @@ from halog.core.log.record_types import (
     SiteSwitched as SiteSwitched,
 )
 from halog.errors import LaterRecordError, RecordFormatError
-from halog.release import LEVEL, RELEASE as HALOG
+from halog.release import LEVEL as LEVEL, RELEASE as HALOG
 
 VERSION = 1
 LAST_VERSION = 31
@@ -307,8 +307,8 @@ def check_level(level: int) -> None:
     """Raise LaterRecordError if this halog does not know the level of what follows."""
     if level > LEVEL:
         raise LaterRecordError(
-            f"what follows may be of level {level}, which a later version of halog wrote: halog {HALOG} knows levels up "
-            f"to {LEVEL}. Upgrade the installation that says so",
+            f"what follows may be of level {level}, which a later version of halog wrote: halog {HALOG} knows levels "
+            f"up to {LEVEL}. Upgrade the installation that says so",
             level=level,
             known=LEVEL,
         )

@@ -23,11 +23,14 @@ BY: Final = "a log that states it"
 
 
 class LevelFeed:
-    """A `LevelFeed` tells copies of the level. What fails is tried again when the coordinator says the level next, which
-    it does behind each lost connection."""
+    """A `LevelFeed` tells copies of the level. What fails is tried again when the coordinator says the level next: it
+    does so behind each lost connection."""
 
     def __init__(
-        self, coordinator: Coordinator, copies: Callable[[], Collection[Copy]], run: Callable[[Callable[[], None]], None]
+        self,
+        coordinator: Coordinator,
+        copies: Callable[[], Collection[Copy]],
+        run: Callable[[Callable[[], None]], None],
     ) -> None:
         """Take the copies that are hosted now, and who does what may block."""
         self._coordinator = coordinator

@@ -30,8 +30,8 @@ class LevelWatch:
         changed: Callable[[], None],
         known: Callable[[int], None],
     ) -> None:
-        """Note in `own` that the level is not known any more, and then call `changed`; call `known` with each level that
-        is."""
+        """Note in `own` that the level is not known any more, and then call `changed`. Call `known` with each level
+        that is."""
         self._coordinator = coordinator
         self._cluster = cluster
         self._own = own

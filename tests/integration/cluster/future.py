@@ -23,7 +23,7 @@ class Edit(NamedTuple):
 NAMED = Edit("halog/release.py", '"0.2.0.dev0"', f'"{RELEASE}"')
 LATER = (
     NAMED,
-    Edit("halog/metadata/cluster_level.py", "LEVEL: Final = 1", "LEVEL: Final = 2"),
+    Edit("halog/release.py", "LEVEL: Final = 1", "LEVEL: Final = 2"),
     Edit("halog/runtime/rpc/frames.py", "PROTOCOL: Final = 3", "PROTOCOL: Final = 4"),
     # Fields in frames that go both ways, and in what they contain.
     Edit(

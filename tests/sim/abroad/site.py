@@ -54,6 +54,10 @@ class SiteWorld(World):
     def employ(self, clients: int, quota: int) -> None:
         self.clients = [SiteClient(self, f"{self.site}{i}", quota=quota) for i in range(clients)]
 
+    @property
+    def site_clients(self) -> list[SiteClient]:
+        return [c for c in self.clients if isinstance(c, SiteClient)]
+
     def topic(self, tp: TopicPartition) -> FakeLog:
         return self.arrived if tp == ARRIVED else self.log
 

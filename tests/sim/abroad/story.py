@@ -149,7 +149,7 @@ class Story:
     def _empty(self, site: str) -> None:
         """Clients there delete what those of the other site may change."""
         for world in self.pair.worlds.values():
-            for c in world.clients:
+            for c in world.site_clients:
                 c.empties += 2 * (world.site == site)
                 _more(c, 2)
 
@@ -157,7 +157,7 @@ class Story:
         """Clients of whoever serves create what is not there, and delete it."""
         for world in self.pair.worlds.values():
             if world.serves:
-                for c in world.clients:
+                for c in world.site_clients:
                     c.fleeting = True
                     _more(c, 4)
 

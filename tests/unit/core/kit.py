@@ -89,6 +89,9 @@ class Script:
     def outcome(self, e: EpochId, number: int, *, commit: bool = True) -> bytes:
         return self._add(records.Outcome(self._next(e, tx(number)), commit))
 
+    def level(self, e: EpochId, level: int) -> bytes:
+        return self._add(records.LevelStated(self._next(e), level))
+
     def handed_over(self, e: EpochId, to: str) -> bytes:
         return self._add(records.HandedOver(self._next(e), to))
 

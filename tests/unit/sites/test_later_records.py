@@ -54,4 +54,4 @@ def test_it_is_not_mirrored_and_not_tried_again(west: Cluster, east: Cluster, ca
     assert seen(says) == 2
     status = stands(east)
     assert status is not None
-    assert "kind 12, which a later version of halog wrote" in status.error
+    assert "kind 13, which a later version of halog wrote" in status.error

@@ -63,7 +63,7 @@ def test_a_record_of_a_later_version_ends_a_job_by_its_place(linked: bool) -> No
     history = History(HistoryState(0, state), linked=linked)
     entry = Entry(TP, 7, bytes((records.VERSION, records.LAST_KIND + 1)) + b"whatever it says", 0)
     place = f"^{TP.topic}/{TP.partition}, offset 7: "
-    with pytest.raises(LaterRecordError, match=place + "a record of version 1 and kind 12"):
+    with pytest.raises(LaterRecordError, match=place + "a record of version 1 and kind 13"):
         history.read(entry)
 
 

@@ -123,7 +123,7 @@ def test_a_record_of_a_later_version_ends_the_reading_by_name(cluster: Any, halo
     cluster.broker.write(tp, [(b"", LATER, {}), (b"", records.encode(started(9)), {})], marker=False)
     ran = halog("log", "tail", "p-5", *more)
     assert (ran.code, ran.out) == (7, before)
-    assert f"ops.p.log/5, offset {offset}: a record of version 1 and kind 12, which a later version of halog" in ran.err
+    assert f"ops.p.log/5, offset {offset}: a record of version 1 and kind 13, which a later version of halog" in ran.err
 
 
 @pytest.mark.feature("U1")
@@ -147,7 +147,7 @@ def test_commands_that_read_a_whole_log_end_at_a_record_of_a_later_version(
     cluster.broker.write(TopicPartition("ops.p.log", 5), [(b"", LATER, {})], marker=False)
     ran = halog(*command)
     assert (ran.code, ran.out) == (7, "")
-    assert "kind 12, which a later version of halog wrote" in ran.err
+    assert "kind 13, which a later version of halog wrote" in ran.err
 
 
 # --- verdicts on a hand-made history ---
@@ -245,7 +245,7 @@ def test_a_record_of_a_later_version_is_judged_by_nobody_who_does_not_know_it() 
     judge = Judge(ChainState(LOG_ID, "home"))
     for entry in log.entries[:-1]:
         judge.judge(entry)
-    with pytest.raises(LaterRecordError, match=f"^t/0, offset {last}: a record of version 1 and kind 12"):
+    with pytest.raises(LaterRecordError, match=f"^t/0, offset {last}: a record of version 1 and kind 13"):
         judge.judge(log.entries[-1])
     with pytest.raises(LaterRecordError, match=f"^t/0, offset {last}: "):
         list(judge_backwards(log.entries, log.last))

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
 from confluent_kafka import KafkaError
 
 from halog.adapters.kafka.conf import unreachable as unreachable_log

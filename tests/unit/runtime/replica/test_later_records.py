@@ -65,7 +65,7 @@ def test_a_later_record_stops_its_partition_by_name_and_no_other(
     copies = all_stop(cluster)
     for copy in copies:
         assert isinstance(copy.error, LaterRecordError)
-        assert f"its log has at offset {offset}, behind lsn {lsn}: a record of version 1 and kind 12" in str(copy.error)
+        assert f"its log has at offset {offset}, behind lsn {lsn}: a record of version 1 and kind 13" in str(copy.error)
         assert (copy.core.state.next_offset, copy.core.state.chain.state.lsn) == (offset, lsn)
         assert list(copy.objects.scan(b""))
     name = cluster.partition_of(Counter, "c")
@@ -164,7 +164,7 @@ def test_a_vote_of_a_later_version_in_a_store_stops_that_copy_alone(
     cluster.restart(name)
     copy = copy_on(cluster, name)
     assert isinstance(copy.error, LaterRecordError)
-    assert "a transaction in doubt includes: a record of version 1 and kind 12" in str(copy.error)
+    assert "a transaction in doubt includes: a record of version 1 and kind 13" in str(copy.error)
     assert {k: v for k, v in cluster.disks[name].data.items() if k.startswith(copy.objects.prefix)} == {
         k: v for k, v in before.items() if k.startswith(copy.objects.prefix)
     }

@@ -33,7 +33,8 @@ def test_a_field_that_is_not_known_makes_the_store_a_later_versions(where: tuple
 def test_a_level_that_is_not_known_does_so_too() -> None:
     """Objects of that level may stand beside it."""
     at_level = msgspec.structs.replace(POSITION.state, level=LEVEL + 1)
-    with pytest.raises(StoreError, match=f"its history states level {LEVEL + 1}, and halog .* knows up to {LEVEL}") as told:
+    said = f"its history states level {LEVEL + 1}, and halog .* knows up to {LEVEL}"
+    with pytest.raises(StoreError, match=said) as told:
         unpack_position(msgspec.msgpack.encode(msgspec.structs.replace(POSITION, state=at_level)))
     assert told.value.evidence["rebuild"] is True
 
