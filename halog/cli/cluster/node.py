@@ -105,6 +105,47 @@ def start(config_path: Path, name: str | None, switch_interval_us: int | None, l
         running.close()
 
 
+@node.command("new-identity")
+@config_option
+@click.option("--name", type=Name(), required=True, help="The node that starts on the copied data directory.")
+@format_option
+def new_identity(config_path: Path, name: str, format_: str) -> None:
+    """Give a data directory that was copied from another node's an identity of its own.
+
+    Copy a stopped node's directory to where [nodes.NAME] data_dir of a new node is, and the new node need not read
+    everything anew: it reads on where the copy ends. The copy has the other node's installation timestamp, which no two
+    nodes may share; this gives it one of its own. The new node must not run.
+
+    \b
+    Examples:
+      halog node new-identity --name C
+      halog node new-identity --config /etc/halog.toml --name C --format json
+    """
+    from halog.adapters.rocksdb.store import RocksStore
+    from halog.config import load_config
+    from halog.errors import RefusedError, UnknownNameError
+    from halog.runtime.node.identity_renewal import renew
+
+    config = load_config(config_path)
+    if config.is_client(name):
+        raise UnknownNameError.of("node", name, config.nodes, f"{config.source}, --name")
+    directory = config.nodes[name].data_dir
+    if not (directory / "db").exists():
+        raise RefusedError(f"there is no store in {directory}: copy another node's data directory there first")
+    store = RocksStore(directory)
+    try:
+        renewed = renew(store, config, name)
+    finally:
+        store.close()
+    if format_ == "json":
+        echo_line({"node": name, "copied_from": renewed.was, "installation": renewed.installation})
+    else:
+        click.echo(
+            f"data directory {directory} is node {name}'s now; it was copied from node "
+            f"{renewed.was or '?'}, and brings {renewed.partitions} copies of partitions along"
+        )
+
+
 class Interrupted(BaseException):
     """A signal came while the node was joining: it closes everything and leaves."""
 

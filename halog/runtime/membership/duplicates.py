@@ -78,7 +78,8 @@ def same_installation(me: NodeInfo, other: NodeInfo) -> DuplicateTimestampError 
     return DuplicateTimestampError(
         f"node {me.name} (pid {me.pid} at {me.address}) has the installation timestamp of node {other.name} (pid "
         f"{other.pid} at {other.address}): the data directory of one is a copy of the other's; the two do not talk to "
-        f"each other. Give the copy an empty data directory: its objects come from the log",
+        "each other. Give the copy an identity of its own with `halog node new-identity --name NAME`, or an empty "
+        "data directory: its objects come from the log",
         node=other.name,
         pid=other.pid,
         address=other.address,

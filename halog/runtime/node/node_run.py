@@ -11,7 +11,8 @@ from halog.ports import Store
 from halog.runtime.node import cluster_identity as belonging
 from halog.runtime.store import replaced_mark as replaced
 
-_INSTALLATION: Final = b"halog:installation"
+INSTALLATION: Final = b"halog:installation"
+"""Under this key a store has the installation timestamp, in ns since 1970."""
 
 
 class NodeRun(NamedTuple):
@@ -41,8 +42,8 @@ def begin_run(config: Config, name: str, store: Store | None) -> NodeRun:
 def _installation(store: Store | None) -> int:
     if store is None:
         return time.time_ns()
-    kept = store.get(_INSTALLATION)
+    kept = store.get(INSTALLATION)
     if kept is None:
         kept = time.time_ns().to_bytes(8, "big")
-        store.write([(_INSTALLATION, kept)], flush=True)
+        store.write([(INSTALLATION, kept)], flush=True)
     return int.from_bytes(kept, "big")

@@ -110,5 +110,11 @@ class PushedRecords:
             raise StoreError(f"what a replica was pushed cannot be read: {e}; delete the data directory") from e
 
 
+def forget(store: Store, prefix: bytes) -> None:
+    """Delete what a store has of this partition's pushed records: it stands for nobody."""
+    store.drop(prefix + b"h")
+    store.drop(prefix + b"w")
+
+
 def _counts(noted: _StandNote) -> bool:
     return noted.flushed or bool(noted.run and noted.run == machine_run())

@@ -37,9 +37,9 @@ class StoreReplacement(msgspec.Struct, array_like=True, frozen=True):
 _REPLACED = msgspec.msgpack.Decoder(StoreReplacement)
 
 
-def note(store: Store, why: str, aside: Path | None) -> None:
-    """Write this note as the first thing in a new store."""
-    _write(store, StoreReplacement(wall_ms(), why, "" if aside is None else str(aside)))
+def note(store: Store, why: str, aside: Path | None, *, told: bool = False) -> None:
+    """Write this note as the first thing in a new store. `told`: operators know of it."""
+    _write(store, StoreReplacement(wall_ms(), why, "" if aside is None else str(aside), told))
 
 
 def found(store: Store) -> StoreReplacement | None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load
-from tests.integration.cluster.processes import Process
+from tests.integration.cluster.processes import Process, wait
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.feature("N1")]
 
@@ -29,7 +30,8 @@ def begun(cluster: Cluster, node: str, data_dir: str) -> Process:
     return process
 
 
-def test_a_copy_is_refused_under_either_name_and_the_first_node_goes_on(make: Make) -> None:
+def test_a_copy_is_refused_under_either_name_until_it_has_an_identity_of_its_own(make: Make) -> None:
+    """And the first node goes on."""
     cluster = make(nodes="AB", partitions=2, async_=0)
     cluster.start()
     cluster.whole()
@@ -50,6 +52,15 @@ def test_a_copy_is_refused_under_either_name_and_the_first_node_goes_on(make: Ma
         other = begun(cluster, "B", "other")
         assert other.exit_code(60) == 1
         assert "has the installation timestamp of node A" in other.last_words(1_000)
+        argv = ["halog.cli.main", "node", "new-identity", "--config", str(directory / "copied.toml"), "--name"]
+        refused = forked.run([*argv, "A"], timeout=60)
+        assert "is held by another node" in refused.stderr
+        ran = forked.run([*argv, "B"], timeout=60)
+        assert (ran.returncode, "was copied from node A, and brings 2 copies" in ran.stdout) == (0, True)
+        renewed = begun(cluster, "B", "other")
+        renewed.ready()
+        wait(lambda: all("B" in t.node_list for t in cluster.tables()), "B is in every node list")
+        assert renewed.terminate() == 0
         cluster.whole()
         load.flows(FLOWS_S)
     assert load.errors == []

@@ -66,6 +66,7 @@ CALLS = {
     ],
     "mapper list": ["mapper list"],
     "node list": ["node list"],
+    "node new-identity": ["node new-identity --name {node}"],
     "node start": [],
     "partition accept-loss": ["partition accept-loss {partition} --cluster ops"],
     "partition define": [
