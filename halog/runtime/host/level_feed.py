@@ -7,6 +7,7 @@ data may say less than a log does: then nothing is lowered, and the coordinator'
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection
 from typing import Final
@@ -37,6 +38,9 @@ class LevelFeed:
         self._copies = copies
         self._run = run
         self._level = 1
+        self._lock = threading.Lock()
+        self._raising = 0
+        """The level that the coordinator's is being raised to, for one copy or for hundreds; 0: none."""
 
     def seen(self, level: int) -> None:
         """Take the level that the coordinator says."""
@@ -50,9 +54,16 @@ class LevelFeed:
 
     def stands(self, level: int) -> None:
         """Raise the coordinator's level to one that stands already."""
+        with self._lock:
+            if level <= self._raising:
+                return
+            self._raising = level
         self._run(lambda: self._raise(level))
 
     def _raise(self, level: int) -> None:
+        with self._lock:
+            if self._raising == level:
+                self._raising = 0  # first: who asks from now on may have heard of a later change
         try:
             raise_level(self._coordinator, level, BY, int(time.time() * 1000))
         except (HalogError, UnknownResult) as e:
