@@ -10,7 +10,10 @@ docs/guides/operations.md holds the table of all codes (a test compares), docs/p
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -290,15 +293,42 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self)
 
     @staticmethod
-    def from_bytes(data: bytes) -> Event:
-        """Decode a value; fields of newer versions are ignored. RecordFormatError for anything else."""
+    def from_bytes(data: bytes, written_ms: int = 0) -> Event:
+        """Decode a value; fields of newer versions are ignored. What one wrote otherwise counts as not said, as long as
+        there are a code and a text; `written_ms` is its time then. RecordFormatError for anything else."""
         try:
             return _DECODER.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+            later = _of_later(data, written_ms)
+            if later is not None:
+                return later
             raise RecordFormatError(f"an entry of the event history is no event: {e}", head=data[:16].hex()) from e
 
 
 _DECODER = msgspec.json.Decoder(Event)
+_CODE = re.compile(r"HALOG-[0-9]{4}")
+
+
+def is_code(text: str) -> bool:
+    """Say whether this has the form of a code, of this version or a later one."""
+    return _CODE.fullmatch(text) is not None
+
+
+def _of_later(data: bytes, written_ms: int) -> Event | None:
+    """Return an event with those of its fields that are as they are here. None: it has no code, or no text."""
+    try:
+        said = msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    fits: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Event):
+        with suppress(KeyError, msgspec.ValidationError):
+            fits[field.name] = msgspec.convert(said[field.name], field.type)
+    if not is_code(fits.get("code", "")) or "text" not in fits:
+        return None
+    nowhere = {"partition": None, "epoch": None, "lsn": None, "time_ms": written_ms}
+    unsaid = dict.fromkeys(("name", "severity", "cluster", "node", "by", "cause"), "")
+    return Event(**{"id": hashlib.sha256(data).hexdigest()[:32], **nowhere, **unsaid, **fits})
 
 
 class EventPlace(NamedTuple):

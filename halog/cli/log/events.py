@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
-from halog.cli.shared.messages import echo_line
+from halog.cli.shared.messages import echo_line, say
 from halog.cli.shared.options import Name, Text, number_of
 from halog.cli.shared.output import emit
-from halog.events import ERROR, INFO, KINDS, STATE, WARNING
+from halog.events import ERROR, INFO, KINDS, STATE, WARNING, is_code
+from halog.release import RELEASE
 
 if TYPE_CHECKING:
     from halog.cli.shared.event_log import EventLog
@@ -39,12 +40,15 @@ def _below(severity: str) -> tuple[str, ...]:
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Check that the codes exist. A code is written HALOG-1035, or 1035."""
-    codes = tuple(v if v.upper().startswith("HALOG-") else f"HALOG-{v}" for v in values)
+    """Check that these may be codes. A code is written HALOG-1035, or 1035. One that is not known here may be a later
+    version's, whose nodes are among the cluster's."""
+    codes = tuple((v if v.upper().startswith("HALOG-") else f"HALOG-{v}").upper() for v in values)
     for code in codes:
-        if code.upper() not in KINDS:
+        if not is_code(code):
             raise click.BadParameter(f"there is no event {code}; docs/guides/operations.md lists all", ctx, param)
-    return tuple(code.upper() for code in codes)
+    for code in dict.fromkeys(code for code in codes if code not in KINDS):
+        say(f"halog {RELEASE} knows no event {code}: it is looked for all the same, as a later version's")
+    return codes
 
 
 @click.command()

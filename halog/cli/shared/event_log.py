@@ -51,7 +51,7 @@ class EventLog:
     def _events(self, entries: Iterable[Entry]) -> Iterator[Event]:
         for entry in entries:
             try:
-                event = Event.from_bytes(entry.value)
+                event = Event.from_bytes(entry.value, entry.timestamp_ms)
             except RecordFormatError as error:
                 say(f"offset {entry.offset} of {self._tp.topic} is passed over: {error.message}")
                 continue
@@ -78,8 +78,11 @@ def note_or_say(connection: ClusterConnection, events: Sequence[Event]) -> None:
 
 
 def time_text(time_ms: int) -> str:
-    """Return a time in ISO 8601, in UTC, to the millisecond."""
-    return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
+    """Return a time in ISO 8601, in UTC, to the millisecond; as the number where no calendar has it."""
+    try:
+        return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"
 
 
 def as_json(event: Event) -> dict[str, Any]:

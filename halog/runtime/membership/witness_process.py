@@ -13,11 +13,14 @@ import signal
 import socket
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
 CONNECT_S = 1.0
 """For an address that does not answer; the others are told meanwhile."""
+TELL_S = 3.0
+"""For all of it with one address, connecting included, however it is answered: a byte at a time, perhaps."""
 
 
 def main(pidfd: int) -> None:
@@ -54,11 +57,23 @@ def tell(data: bytes, addresses: list[str]) -> None:
 
 def _tell(data: bytes, address: str) -> None:
     host, _, port = address.rpartition(":")
+    until = time.monotonic() + TELL_S
     with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), CONNECT_S) as connection:
+        connection.settimeout(_left(until))
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
-        while connection.recv(1 << 12):  # the greeting is answered; the end comes once all was read
-            pass
+        while True:  # the greeting is answered; the end comes once all was read
+            connection.settimeout(_left(until))
+            if not connection.recv(1 << 12):
+                return
+
+
+def _left(until: float) -> float:
+    """Return the seconds until then. Raises TimeoutError if it is over."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.node.registration import Registration
 from halog.runtime.node.request_server import Service
 from halog.runtime.node.shutdown import hand_over_all
+from halog.runtime.node.site_levels import to_known_sites
 from halog.runtime.node.status import status
 from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.placement.auto_rebalance import AutoRebalance
@@ -97,7 +98,7 @@ class Runtime:
         """`publish` publishes the application's classes, whose ids are `types`, once there are topics; it is given the
         history. `compensate` is what decides in merges."""
         config, hosts = activated.config, adapters.store is not None
-        self.adapters = adapters
+        self.adapters = adapters = to_known_sites(adapters, config.cluster.name)
         self._publish = publish
         self._paces = paces
         self._joined = False

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from halog.config import Config
 from halog.core.table.table import PartitionTable
-from halog.errors import HalogError, PartitionUnavailableError
+from halog.errors import HalogError, PartitionUnavailableError, VersionMismatchError
 from halog.metadata.nodes import read_nodes
 from halog.ports import Channel, UnknownResult, Versioned
 from halog.runtime.rpc.cluster_view import ClusterView
@@ -95,6 +95,7 @@ class RemoteSite(ClusterView):
         """Return the partition's table there, once it is known. PartitionUnavailableError says why it is not, or that
         nobody there has answered just now."""
         self._asked_at = time.monotonic()
+        self._check_level(partition)
         found = self.tables.get(partition)
         if found is None:
             with self.changed:
@@ -108,6 +109,14 @@ class RemoteSite(ClusterView):
         if why and time.monotonic() < resting:
             raise mirrored(partition, self.name, why)
         return found[1]
+
+    def _check_level(self, partition: str) -> None:
+        remote = self._remote
+        try:
+            if remote is not None:
+                remote.check_level()
+        except VersionMismatchError as e:
+            raise mirrored(partition, self.name, e.message) from None
 
     def answers(self) -> None:
         """A node there did."""

@@ -127,6 +127,8 @@ class Request:
         """At another site: since when no node answers, and by which table."""
         self._why = ""
         """What came of the last attempt there."""
+        self._turned_away: tuple[float, int] | None = None
+        """Since when whoever listens where the active node should be refuses our greeting, and by which table."""
         if type(frame) in frames.NUMBERED:
             frame.number = _RUN + next(_COUNT).to_bytes(8, "big")  # type: ignore[union-attr]
 
@@ -279,7 +281,7 @@ class Request:
         return hint if hint != asked and hint in where.nodes else None
 
     def _heard(self, where: ClusterView) -> None:
-        self._failing = self._silent = None
+        self._failing = self._silent = self._turned_away = None
         if isinstance(where, RemoteSite):
             where.answers()
 
@@ -299,6 +301,24 @@ class Request:
             self._perhaps(error)
         if isinstance(where, RemoteSite):
             self._check_line(where, target, error)
+        elif "greeting" in error.evidence:
+            self._check_greeting(where, target, error)
+
+    def _check_greeting(self, where: ClusterView, target: str | None, error: HalogError) -> None:
+        """Raises where the active node is not at its address, or does not let this process in. Of one that is dead,
+        and whose address is another process's by now, the others take over within an attempt's time; nothing else
+        changes it."""
+        now, stamp = time.monotonic(), where.stamp(self._partition)
+        if self._turned_away is None or self._turned_away[1] != stamp:
+            self._turned_away = now, stamp
+        if now - self._turned_away[0] < self._router.attempt_s:
+            return
+        told = UnreachableError(
+            f"partition {self._partition}: its active node {target} cannot be asked: {error.message}; nothing was "
+            "done; see `halog node list`",
+            **{**error.evidence, "partition": self._partition, "node": target},
+        )
+        raise told if self._unknown is None else perhaps_done(self._partition, told)
 
     def _perhaps(self, why: HalogError) -> None:
         """It may have been acted on, and another site may never hear of it."""

@@ -138,6 +138,8 @@ class AcknowledgementSender:
 
     def _tell(self, items: list[tuple[str, EpochId, int]]) -> None:
         session = self._session or self._opened()
+        if self._remote is not None:
+            self._remote.check_level()
         if session.failed:
             raise LogError(f"its log did not take it ({session.failed})")
         data = msgspec.json.encode(MirroredPositions(self._host.site, self._host.me.node, items))

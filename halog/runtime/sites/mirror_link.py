@@ -20,7 +20,7 @@ from halog.core.ids import EpochId
 from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.core.table.tell import Tell
-from halog.errors import HalogError, LaterRecordError, LogError, PartedError, RefusedError
+from halog.errors import HalogError, LaterRecordError, LogError, PartedError, RefusedError, VersionMismatchError
 from halog.events import MIRRORING, PARTED
 from halog.metadata import log_holds as retention, mirror_starts as places
 from halog.metadata.mirrors import COMPARES, HOLD_MS, MirrorStatus, standing, write
@@ -91,6 +91,8 @@ class MirrorLink:
         self._fenced: dict[str, EpochId] = {}
         """Epochs that were begun to give partitions away: another attempt goes on with the same one."""
         self._broken = ""
+        self._outgrown: tuple[float, VersionMismatchError] | None = None
+        """Why nothing is asked of that site, whose level is not known here, and until when."""
         self._definitions_read = 0
         self._looked_at = -math.inf
 
@@ -103,16 +105,40 @@ class MirrorLink:
             self.reset()
             self._host.pause(LOOK_S)
             return
+        if self._rests():
+            return
         try:
             way = self._way or self._connected()
+            way.remote.check_level()
             self._begin_and_end(way)
             self._bring(way)
             self._succession.answers()
+        except VersionMismatchError as e:
+            self.reset()
+            self._outgrown = time.monotonic() + self._paces.retry_s, e
         except (HalogError, UnknownResult) as e:
             logger.warning("the mirror of site %s begins again: %s", self._site, e)
             self.reset()
             self._succession.is_silent(self.wanted)
             self._host.pause(LOOK_S)
+
+    def _rests(self) -> bool:
+        """Is that site at a level that is not known here? It counts as one that does not answer, and every partition
+        that is wanted from there is told to stand still."""
+        if self._outgrown is None:
+            return False
+        until, why = self._outgrown
+        if time.monotonic() >= until:
+            self._outgrown = None
+            return False
+        with suppress(HalogError, UnknownResult):  # it is told again
+            for name in sorted(self.wanted):
+                copy = self._host.copies.get(name)
+                if copy is not None:
+                    self._stands_still(copy, why)
+        self._succession.is_silent(self.wanted)
+        self._host.pause(LOOK_S)
+        return True
 
     def announce(self) -> None:
         """Report to the other site what is mirrored from it, now and then. It runs on a thread of its own: no record

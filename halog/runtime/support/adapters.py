@@ -10,12 +10,18 @@ from halog.errors import ConfigError
 from halog.ports import Channel, Coordinator, Log, Store
 
 
+def known() -> None:
+    """Do nothing: the level of a site is known for as long as the way to it is open."""
+
+
 class SiteAccess(msgspec.Struct):
     """A `SiteAccess` is the way to another site: its log and its coordinator."""
 
     name: str
     log: Log
     coordinator: Coordinator
+    check_level: Callable[[], None] = known
+    """Raises VersionMismatchError once the site is at a level that this halog does not know."""
 
     def close(self) -> None:
         """Close the coordinator and the log of that site."""

@@ -64,6 +64,48 @@ def test_an_event_of_a_later_version_is_shown_as_it_says(cluster: Any, halog: Ru
     assert "HALOG-1999" in ran.out
 
 
+@pytest.mark.feature("U1", "Q4")
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"severity": 3},
+        {"partition": ["p-0", "p-1"], "epoch": {"number": 1}, "lsn": "7"},
+        {"more": "none"},
+        {"time_ms": "2026-11-27T17:00:00Z"},
+        {"time_ms": 10**18},
+        {"id": 7, "cause": None},
+        {"absent": "by"},
+    ],
+    ids=repr,
+)
+def test_an_event_whose_fields_a_later_version_writes_otherwise_is_shown(
+    cluster: Any, halog: Run, other: dict[str, Any]
+) -> None:
+    """What is not said as it is here counts as not said; its code and its text are shown."""
+    said = {**json.loads(made(REMOVED, 1, 60, node="X", cause="of old")), "code": "HALOG-9999", "text": "p-0 is blue"}
+    said = {name: value for name, value in {**said, **other}.items() if name != other.get("absent")}
+    for _ in range(2):
+        cluster.broker.write(EVENTS, [(b"", json.dumps(said).encode(), {})], marker=False)
+    shown = eventually(halog, "events", "--code", "HALOG-9999", holds=len)
+    assert [e["text"] for e in shown] == ["p-0 is blue"]
+    assert set(shown[0]) == {"time", *Event.__struct_fields__}
+    ran = halog("events", "--code", "9999")
+    assert (ran.code, "HALOG-9999" in ran.out, "p-0 is blue" in ran.out) == (0, True, True)
+    assert "knows no event HALOG-9999" in ran.err
+    assert "passed over" not in ran.err
+
+
+@pytest.mark.feature("U1", "O1")
+def test_a_code_that_is_not_known_may_be_asked_for(cluster: Any, halog: Run) -> None:
+    """It may be a later version's. Another word is none."""
+    ran = halog("events", "--code", "HALOG-9999", "--format", "json")
+    assert (ran.code, ran.json) == (0, [])
+    assert ran.err.count("knows no event HALOG-9999") == 1
+    for word in ("HALOG-99", "HALOG-99999", "99a9", "HALOG-９９９９"):
+        ran = halog("events", "--code", word)
+        assert (ran.code, ran.out, "there is no event" in ran.err) == (2, "", True), ran
+
+
 @pytest.mark.feature("Q4", "O2")
 def test_a_new_clusters_history_begins_with_its_partitions_and_nodes(cluster: Any, halog: Run) -> None:
     """Each partition is created once, each node joins, each partition gets an active node and two replicas."""

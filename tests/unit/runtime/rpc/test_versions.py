@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -13,12 +14,16 @@ import pytest
 import halog
 from halog.adapters.memory import MemoryChannel
 from halog.core.ids import Member
+from halog.core.table.table import PartitionTable
 from halog.errors import FrameError, UnreachableError, UnsupportedRequestError, VersionMismatchError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Peer
+from halog.release import RELEASE
 from halog.runtime.membership.members import Membership
 from halog.runtime.rpc import frames, versions
 from halog.runtime.rpc.cluster_view import ClusterView
+from halog.runtime.rpc.frames import PROTOCOL
+from halog.runtime.rpc.router import Router
 from halog.schema import Registry
 from halog.testing.cluster import Cluster, wait_until
 from tests.golden.samples import INCOMING, KINDS, frame
@@ -302,3 +307,68 @@ def test_an_error_of_a_later_version_keeps_its_text() -> None:
     error = from_frame(frames.ErrorReply("LaterError", "so it is", {"x": 1}))
     assert (type(error), str(error), error.evidence) == (halog.errors.HalogError, "so it is", {"x": 1})
     assert isinstance(from_frame(frames.ErrorReply("UnsupportedRequestError", "", {})), UnsupportedRequestError)
+
+
+class Led(NamedTuple):
+    """A router that knows of a partition whose active node listens somewhere."""
+
+    router: Router
+    channel: MemoryChannel
+
+    @classmethod
+    def by(cls, address: str, attempt_s: float) -> Led:
+        channel = MemoryChannel()
+        channel.introduce(frames.encode(versions.greeting("test", Member("C", 1), "client")), versions.judge_answer)
+        router = Router("C", channel, attempt_s)
+        router.nodes_seen({"A": NodeInfo("A", 1, address, 1, True, 0, "", protocols=versions.SPOKEN)})
+        router.table_seen("p-0", 1, PartitionTable("p-0", "00" * 16, "t", 0, "p", ("A",), 0, active=Member("A", 1)))
+        return cls(router, channel)
+
+    def ask(self, deadline_s: float) -> frames.Reply:
+        return self.router.ask("p-0", frames.AskOutcome("p-0", bytes(16), 1), deadline_s, lambda: False)
+
+
+@pytest.mark.feature("U1", "R5")
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            ("Failed", "FrameError", "C is refused: it belongs to cluster 'test', this is 'other'", {}),
+            "this is 'other'",
+        ),
+        (("Failed", "RefusedError", "later reasons", {}), "later reasons"),
+        (("Valid",), "answered with Confirmation"),
+    ],
+)
+def test_a_greeting_that_is_refused_is_told_long_before_the_deadline(answer: tuple[object, ...], said: str) -> None:
+    there = Answering(*answer)
+    led = Led.by(there.address, 0.3)
+    began = time.monotonic()
+    with pytest.raises(UnreachableError, match=f"p-0: its active node A cannot be asked: .*{said}") as caught:
+        led.ask(60.0)
+    assert 0.3 <= time.monotonic() - began < 10.0
+    assert (caught.value.happened, caught.value.evidence["sent"], caught.value.evidence["node"]) == (False, False, "A")
+    led.channel.close()
+    there.channel.close()
+
+
+@pytest.mark.feature("U1", "R5")
+def test_where_another_node_takes_over_a_refused_greeting_is_nothing_to_tell() -> None:
+    """Another process has the address of a node that is dead."""
+    there, node = Answering("Failed", "FrameError", "of another cluster", {}), MemoryChannel()
+    outcome = frames.encode(frames.OutcomeReply("happened", 7))
+
+    def serve(peer: Peer, data: bytes) -> None:
+        greets = isinstance(frames.decode_incoming(data), frames.Hello)
+        peer.send(frames.encode(frames.Welcome("B", PROTOCOL, RELEASE, 1)) if greets else outcome)
+
+    address = node.listen("127.0.0.1:0", serve, lambda peer: None)
+    led = Led.by(there.address, 1.0)
+    led.router.nodes_seen({"B": NodeInfo("B", 1, address, 1, True, 0, "", protocols=versions.SPOKEN)})
+    table = msgspec.structs.replace(led.router.tables["p-0"][1], active=Member("B", 1))
+    takeover = threading.Timer(0.3, lambda: led.router.table_seen("p-0", 2, table))
+    takeover.start()
+    assert led.ask(60.0) == frames.OutcomeReply("happened", 7)
+    takeover.join()
+    for channel in (led.channel, there.channel, node):
+        channel.close()
