@@ -16,7 +16,6 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from operator import attrgetter
 from typing import Final
 
 from halog.core.ids import ABSENT, REF_BYTES
@@ -32,7 +31,7 @@ _MASK: Final = (1 << 8 * HASH_BYTES) - 1
 _LENGTH: Final = struct.Struct(">I").pack
 _REF: Final = slice(8, 8 + REF_BYTES)
 _VALUE: Final = slice(8 + REF_BYTES, None)
-_FIELDS: Final = attrgetter(*Change.__struct_fields__)
+_FROM_BYTES: Final = int.from_bytes  # most significant byte first
 
 NO_OBJECTS: Final = bytes(HASH_BYTES)
 """The hash of an empty copy."""
@@ -44,7 +43,7 @@ Marks = tuple[tuple[int, bytes], ...]
 def term(key: bytes, ref: bytes, value: bytes) -> int:
     """Return what one object adds to the hash."""
     data = _LENGTH(len(key)) + key + ref + value
-    return int.from_bytes(blake2b(data, digest_size=HASH_BYTES).digest())
+    return _FROM_BYTES(blake2b(data, digest_size=HASH_BYTES).digest())
 
 
 def stored_term(key: bytes, data: bytes | None) -> int:
@@ -127,13 +126,18 @@ class StateHash:
         if self._base is None and not self.settled:
             return True
         since = self.since
-        for op, ref, key, value, replaced, before in map(_FIELDS, changes):
+        for c in changes:
+            key, value, before = c.key, c.value, c.before
+            head = _LENGTH(len(key)) + key + c.ref
             if value is not None:
-                since += term(key, ref, value)
-            if op != CREATE and before is not None:
-                since -= term(key, ref, before)
-            elif op != CREATE or replaced != ABSENT:
+                since += _FROM_BYTES(blake2b(head + value, digest_size=HASH_BYTES).digest())
+            if c.op == CREATE:
+                if c.replaced != ABSENT:
+                    return False
+            elif before is None:
                 return False
+            else:
+                since -= _FROM_BYTES(blake2b(head + before, digest_size=HASH_BYTES).digest())
         self.since = since & _MASK
         return True
 
