@@ -21,7 +21,6 @@ from tests.mutants.traces import failure
 from tests.unit.runtime.store import test_state_hash
 from tests.unit.runtime.store.test_state_hash import Histories
 
-
 PLAYED: Final = settings(
     max_examples=200, stateful_step_count=40, deadline=None, derandomize=True, database=None, phases=(Phase.generate,)
 )
