@@ -26,7 +26,9 @@ def items(
     position: StoredPosition,
     ledger: Ledger,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield all items of the copy, ascending. A restore runs at this speed."""
+    """Yield all items of the copy, ascending. A restore runs at this speed. The hash of the objects is not known: some
+    of them may be newer than the position."""
+    position = msgspec.structs.replace(position, state_hash=b"")
     for key in sorted(objects):
         yield prefix + key, objects[key]
     decided, undecided = ledgers.all_items(prefix, ledger)
