@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +24,16 @@ from halog.signals import STOPPING
 
 if TYPE_CHECKING:
     from halog.config import Config
+    from halog.errors import VersionMismatchError
     from halog.runtime.membership.witness import Witness
     from halog.runtime.node.open import RunningNode
 
 SETTLED_S = 3.0
 """The first line waits this long for the copies to be read, so that it can tell which have failed. Where a log takes
 longer, the node reads on."""
+
+LOOK_S = 0.25
+"""It is looked this often whether the node has gone offline for good."""
 
 NAMED = 3
 """The first line names so many failed partitions."""
@@ -70,6 +74,9 @@ def start(config_path: Path, name: str | None, switch_interval_us: int | None, l
     SIGINT the node hands over the partitions it is active for, then leaves with exit code 0. A second one ends it at
     once: what is committed is safe in the log, and the others take over as after a crash.
 
+    When the cluster's level is raised above what its halog knows the node goes offline, so that others take over, and
+    ends by itself with exit code 7: start it with a later halog.
+
     \b
     Examples:
       halog node start --name A
@@ -98,11 +105,37 @@ def start(config_path: Path, name: str | None, switch_interval_us: int | None, l
         except OSError as error:  # nobody reads stdout; the node serves all the same
             logging.getLogger("halog.node").warning("nobody reads that the node is up: %s", error.strerror)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        signals.wait()
-        with suppress(OSError):  # nobody reads stderr either
-            say(f"node {running.runtime.name} hands over and leaves")
+        outdated = _until_the_end(running, signals)
+        if not outdated:
+            with suppress(OSError):  # nobody reads stderr either
+                say(f"node {running.runtime.name} hands over and leaves")
     finally:
         running.close()
+    if outdated:
+        raise _outgrown(running.runtime.name, outdated)
+
+
+def _until_the_end(running: RunningNode, signals: Signals) -> str:
+    """Wait for the first signal, or until the cluster has outgrown the node and the node is offline: then return
+    why."""
+    while not signals.wait(LOOK_S):
+        if why := running.runtime.why_outdated:
+            return why
+    return ""
+
+
+def _outgrown(name: str, why: str) -> VersionMismatchError:
+    from halog.errors import VersionMismatchError
+    from halog.metadata.cluster_level import LEVEL
+    from halog.release import RELEASE
+
+    return VersionMismatchError(
+        f"{why}; node {name} runs halog {RELEASE}, which knows levels up to {LEVEL}: it has gone offline and ended; "
+        "start it with a later halog",
+        node=name,
+        known=LEVEL,
+        release=RELEASE,
+    )
 
 
 @node.command("new-identity")
@@ -164,9 +197,13 @@ class Signals:
         for each in STOPPING:
             signal.signal(each, self._stopping)
 
-    def wait(self) -> None:
-        """Wait for the first signal."""
-        self._stop.get()
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the first signal; return whether it came within this time."""
+        try:
+            self._stop.get(timeout=timeout_s)
+        except Empty:
+            return False
+        return True
 
     def joined(self) -> None:
         """Note that the node has joined: a signal no longer interrupts the main thread."""

@@ -381,6 +381,14 @@ class Runtime:
         """Return plain values: this node, whom it sees, and its copies."""
         return status(self)
 
+    @property
+    def why_outdated(self) -> str:
+        """Return why this process takes part no more, for the rest of its run: its halog does not know the cluster's
+        level (U1); "": it does, or the node serves something yet, which it is about to give up."""
+        why = self._known.own.why_outdated
+        gone = not why or (self.router.offline() and not any(copy.serving for copy in self.copies.values()))
+        return why if gone else ""
+
 
 def _reconfigure(zoning: NodeQuorum, name: str, config: Config) -> None:
     """Put into effect what of an activated version takes effect at once."""

@@ -163,6 +163,32 @@ def test_versions_without_a_common_protocol_refuse_each_other_by_name(make: Make
     check(cluster, load)
 
 
+def test_a_node_that_the_cluster_outgrows_ends_by_itself_and_comes_back_with_a_later_halog(
+    make: Make, later: Path
+) -> None:
+    """Raised under it: others serve what it served, and its supervisor hears why it has ended."""
+    cluster = make(partitions=3)
+    old, *others = cluster.nodes
+    for name in cluster.nodes:
+        cluster.launch(name, source=None if name == old else later)
+    for name in cluster.nodes:
+        cluster.processes[name].ready()
+    process = cluster.processes[old]
+    cluster.zk.create(f"/halog/{cluster.name}/level", b'{"level": 2, "floor": 2, "since_ms": 1, "by": "ops"}')
+    assert process.exit_code(60) == 7
+    said = process.last_words(2_000)
+    assert f"cluster {cluster.name} is at level 2 (raised by ops); node {old} runs halog {RELEASE}" in said
+    assert "it has gone offline and ended; start it with a later halog" in said
+    assert "Traceback" not in said
+
+    def served() -> set[str]:
+        return {p["active"] for p in told(cluster, later, "partition", "list", "--format", "json")}
+
+    wait(lambda: served() <= set(others), "others serve all partitions", 60)
+    cluster.launch(old, source=later).ready()
+    assert {n["state"] for n in told(cluster, later, "node", "list", "--format", "json")} == {"up"}
+
+
 def test_a_cluster_that_was_raised_to_a_level_lets_nobody_in_who_does_not_know_it(make: Make, later: Path) -> None:
     cluster = make(partitions=1)
     for name in cluster.nodes:
