@@ -194,6 +194,7 @@ LATER_RECORD = Kind(
     ERROR,
     "partition {partition}: the copy on {node} stops before what a later version of halog wrote: {cause}",
 )
+UPGRADE = Kind("HALOG-1129", "upgrade", INFO, "upgrade to halog {to}, {node}: {step}: {cause}")
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -257,6 +258,7 @@ KINDS: dict[str, Kind] = {
         RECOVERED,
         STORE_ASIDE,
         NOT_TAKEN,
+        UPGRADE,
         LATER_RECORD,
     )
 }

@@ -11,8 +11,12 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
+from halog.core import tolerant
 from halog.core.tolerant import TolerantDecoder, TolerantStruct
-from halog.errors import VersionMismatchError
+from halog.errors import CoordinatorError, VersionMismatchError
+from halog.metadata.cas import attempts
 from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator, Versioned
 from halog.release import RELEASE
@@ -42,6 +46,20 @@ _LEVEL = ZnodeFormat(TolerantDecoder(ClusterLevel).decode, "is no level")
 def read_level(coordinator: Coordinator) -> ClusterLevel:
     """Return the cluster's level. CoordinatorError if what stands there cannot be read."""
     return _LEVEL.read(coordinator, LEVEL_PATH) or FIRST
+
+
+def raise_level(coordinator: Coordinator, level: int, by: str, at_ms: int) -> ClusterLevel:
+    """Raise the cluster's level, and return what stands there then. What is as high already stays: a level is never
+    lowered. `floor` stays what it was: what was written under it is still there. Raises CoordinatorError if others were
+    quicker each time."""
+    for attempt in attempts(coordinator, LEVEL_PATH):
+        before = FIRST if attempt.found is None else _LEVEL.decode(LEVEL_PATH, attempt.found.data)
+        if before.level >= level:
+            return before
+        now = msgspec.structs.replace(before, level=level, since_ms=at_ms, by=by)
+        if attempt.write(tolerant.encode(now)):
+            return now
+    raise CoordinatorError(f"znode {LEVEL_PATH} cannot be written: others were quicker each time; repeat this")
 
 
 def check_level(coordinator: Coordinator, cluster: str) -> None:

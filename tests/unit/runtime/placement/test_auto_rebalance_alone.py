@@ -81,7 +81,7 @@ class Alone:
         self.now = now
         self.members.alive = frozenset(Member(n, 1) for n in up)
         self.nodes.clear()
-        self.nodes.update({n: SimpleNamespace(name=n, hosts=True) for n in up})
+        self.nodes.update({n: SimpleNamespace(name=n, hosts=True, version="0.2.0") for n in up})
         self.it.turn(lambda seconds: False)
         return self.causes
 
