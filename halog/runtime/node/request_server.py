@@ -19,7 +19,7 @@ from halog.ports import Peer
 from halog.runtime.client import vote_calls as ballots
 from halog.runtime.membership.duplicates import same_name
 from halog.runtime.node.node_load import LoadCounter
-from halog.runtime.replica import moment_server as looks
+from halog.runtime.replica import hash_server as hashes, moment_server as looks
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.repeated_requests import RepeatedRequest, RepeatedRequests, encoded, send
 from halog.runtime.rpc import frames, versions
@@ -103,6 +103,7 @@ class Service:
             frames.Move: self._move,
             frames.MappingQuestion: self._can_map,
             frames.Loads: self._loads,
+            frames.StateHashes: self._state_hashes,
         }
 
     # --- connections ---
@@ -378,6 +379,14 @@ class Service:
     def _loads(self, peer: Asking, r: object) -> frames.Reply:
         self._online()
         return self.counting.told()
+
+    def _state_hashes(self, peer: Asking, r: object) -> frames.Reply:
+        """Return what this node's copy has; a node that is offline says it, too."""
+        assert isinstance(r, frames.StateHashes)
+        copy = None if self.host is None else self.host.copies.get(r.partition)
+        if copy is None:
+            raise RefusedError(f"{self.hello.node} has no copy of {r.partition}", partition=r.partition)
+        return hashes.told(copy, scan=r.scan)
 
     def _invoke(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Invoke)

@@ -263,6 +263,7 @@ class Copy(CopyReader):
 
     def _loaded(self) -> None:
         if self.core.state.role is Role.LOADING and self.core.state.next_offset >= self._end:
+            self.objects.state_hash.settle()
             self._post_safely(ev.LogEnd())
 
     def fail(self, error: LogError | StoreError) -> None:

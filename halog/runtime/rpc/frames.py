@@ -349,6 +349,15 @@ class Loads(_Frame):
     """How full are the partitions you are active for, and how busy is your host?"""
 
 
+class StateHashes(_Frame):
+    """`StateHashes` asks for the hash of the objects of a node's copy, active or not. It is answered with
+    StateHashesReply; with RefusedError by a node that has no copy, or one that has not read its log yet."""
+
+    partition: str
+    scan: bool = False
+    """Look also at what is stored, object by object: that takes seconds for a million."""
+
+
 Request = (
     Fetch
     | LeasedFetch
@@ -371,6 +380,7 @@ Request = (
     | MappingQuestion
     | Loads
     | MomentEnd
+    | StateHashes
 )
 
 
@@ -486,6 +496,18 @@ class LoadsReply(_Frame, tag="LoadsAre"):
     memory: float | None
 
 
+class StateHashesReply(_Frame, tag="StateHashesAre"):
+    """This is the reply to StateHashes: the hash of the copy's objects at `lsn`, where it is now, and at earlier lsns,
+    which all copies remember (`halog.runtime.store.state_hash`)."""
+
+    lsn: int
+    hash: bytes
+    marks: tuple[tuple[int, bytes], ...]
+    """(lsn, hash), ascending."""
+    scanned: bytes = b""
+    """What the stored objects come to, at `lsn`; b"": nobody asked for it."""
+
+
 class ErrorReply(_Frame, tag="Failed"):
     """This is the reply where a request met an error of the halog tree, by class name."""
 
@@ -508,6 +530,7 @@ Reply = (
     | VotesReply
     | StatusReply
     | LoadsReply
+    | StateHashesReply
     | ErrorReply
 )
 

@@ -58,7 +58,15 @@ _ASK: Final = "`node.outcome(tx)` says what became of it"
 _SILENCE: Final = (UnreachableError, DeadlineError, ClosedError)
 
 _STAYS: Final = frozenset(
-    (frames.HandOverRequest, frames.Votes, frames.Move, frames.MappingQuestion, frames.Loads, frames.StatusRequest)
+    (
+        frames.HandOverRequest,
+        frames.Votes,
+        frames.Move,
+        frames.MappingQuestion,
+        frames.Loads,
+        frames.StatusRequest,
+        frames.StateHashes,
+    )
 )
 """Of operators, and of nodes among themselves: of one site."""
 

@@ -11,6 +11,7 @@ from halog.core.ids import TX_BYTES
 from halog.core.log.transactions import Ledger
 from halog.runtime.store import prepared as ledgers
 from halog.runtime.store.encoding import StoredPosition
+from halog.runtime.store.state_hash import MASK, stored_term, to_bytes
 
 OUTCOME = struct.Struct(f">Q{TX_BYTES}s")
 """An lsn, a transaction id."""
@@ -26,9 +27,14 @@ def items(
     position: StoredPosition,
     ledger: Ledger,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield all items of the copy, ascending. A restore runs at this speed."""
+    """Yield all items of the copy, ascending. A restore runs at this speed. The hash of the objects is stored with the
+    position."""
+    number = 0
     for key in sorted(objects):
-        yield prefix + key, objects[key]
+        data = objects[key]
+        number += stored_term(key[1:], data)
+        yield prefix + key, data
+    position = msgspec.structs.replace(position, state_hash=to_bytes(number & MASK))
     decided, undecided = ledgers.all_items(prefix, ledger)
     yield from decided
     yield prefix + b"p", msgspec.msgpack.encode(position)

@@ -27,6 +27,8 @@ class StoredPosition(msgspec.Struct, frozen=True):
     """The horizon of transactions over several partitions."""
     mapping: int = 0
     """The version of the mapping that is served (T8)."""
+    state_hash: bytes = b""
+    """The hash of the objects beside it (`halog.runtime.store.state_hash`); b"": not known, halog 0.1 kept none."""
 
 
 _POSITION = msgspec.msgpack.Decoder(StoredPosition)

@@ -48,6 +48,7 @@ from halog.runtime.store.encoding import (
 from halog.runtime.store.pushed_records import PushedRecords
 from halog.runtime.store.reference_index import References
 from halog.runtime.store.scanning import merged, scan
+from halog.runtime.store.state_hash import StateHash, stored_term, term, total
 
 PREFIX_BYTES = 8
 CACHE_OBJECTS = 200_000
@@ -74,6 +75,10 @@ def position_key(log_id: bytes) -> bytes:
 def _last_lsn(block: bytes) -> int:
     lsn: int = _OUTCOME.unpack_from(block, len(block) - _OUTCOME.size)[0]
     return lsn
+
+
+def _term(found: CommittedObject | None) -> int:
+    return 0 if found is None else term(found.key, found.ref, found.value)
 
 
 class ObjectTable:
@@ -105,6 +110,8 @@ class ObjectTable:
         self._position: tuple[ChainState, int] | None = None
         """What the next `save` stores."""
         self._last_offset = -1
+        self.state_hash = StateHash()
+        """The hash of the objects that the log has: of those shown before that, nothing is in it."""
         self.references = References(store, self.prefix)
         self.pushed = PushedRecords(store, self.prefix)
         self.dirty: set[bytes] | None = None
@@ -118,7 +125,18 @@ class ObjectTable:
         self._last_offset = last_offset
         self.ledger = ledger
         self.references.load()
+        self._begin_hash()
         self.moments.restart()
+
+    def _begin_hash(self) -> None:
+        """Go on from the hash that stands beside the objects in the store; where none does, it is made of them."""
+        position = self.load_position()
+        if position is None:
+            self.state_hash.begin(0, 0)
+        elif position.state_hash:
+            self.state_hash.begin(int.from_bytes(position.state_hash), position.state.lsn)
+        else:
+            self.state_hash.begin(total(self.objects(self.store.snapshot())), position.state.lsn)
 
     def take(self, accepted: Sequence[Applied], state: ChainState, next_offset: int) -> None:
         """Take accepted records: they are visible from here on, all at once for transactions that read at a moment."""
@@ -129,28 +147,34 @@ class ObjectTable:
             self.moments.end()
 
     def _take(self, accepted: Sequence[Applied], state: ChainState, next_offset: int) -> None:
-        unsaved, happened, moments = self._unsaved, self._happened, self.moments
+        hashed, terms = self.state_hash, self._terms(accepted)
         for record in accepted:
             if type(record) is records.Commit:
-                if moments.noting is not None:
-                    self._note(c.key for c in record.changes)
-                lsn = _LSN.pack(record.header.lsn)
-                happened.append(lsn + record.header.tx)
-                unsaved.update(self.items_for(record, lsn))
-                if self._early:
-                    self._show_taken(record)
-                else:
-                    self.show(record, record.header.lsn)
+                self._take_commit(record, terms)
             elif type(record) is records.EpochOpened:
                 self._drop_early()
             elif type(record) is AppliedMerge:
-                self._take_merge(record, state, next_offset)
+                self._take_merge(record)
+                terms = self._terms(accepted)
             else:
-                self._take_vote(record, state, next_offset)
+                self._take_vote(record, terms)
+            hashed.passed(record.header.lsn)
         self._position = (state, next_offset)
         self._last_offset = next_offset - 1
 
-    def _take_vote(self, meant: Applied, state: ChainState, next_offset: int) -> None:
+    def _take_commit(self, record: records.Commit, terms: dict[bytes, int]) -> None:
+        self.state_hash.change(record.changes, terms)
+        if self.moments.noting is not None:
+            self._note(c.key for c in record.changes)
+        lsn = _LSN.pack(record.header.lsn)
+        self._happened.append(lsn + record.header.tx)
+        self._unsaved.update(self.items_for(record, lsn))
+        if self._early:
+            self._show_taken(record)
+        else:
+            self.show(record, record.header.lsn)
+
+    def _take_vote(self, meant: Applied, terms: dict[bytes, int]) -> None:
         """Take a record of a transaction over several partitions. Objects that it would change are looked up anew until
         it is decided."""
         self._unsaved.update(ledgers.items_for(self.prefix, meant))
@@ -158,14 +182,15 @@ class ObjectTable:
             for c in meant.undecided.prepare.changes:
                 self.cache.pop(c.key, None)
         elif type(meant) is DecidedTransaction and meant.commit is not None:
-            self._take((meant.commit,), state, next_offset)
+            self._take_commit(meant.commit, terms)
 
-    def _take_merge(self, meant: AppliedMerge, state: ChainState, next_offset: int) -> None:
+    def _take_merge(self, meant: AppliedMerge) -> None:
         """Take a merge: whatever stands here under its keys, what the merge says stands there now, in the merge's
         version (F5)."""
         self._drop_early()
         held = self.held([m.key for m in meant.merged])
         changes = [c for m in meant.merged for c in standing(m, held[m.key])]
+        self.state_hash.change(changes, {key: _term(found) for key, found in held.items()})
         self._note(c.key for c in changes)
         lsn = _LSN.pack(meant.header.lsn)
         self._happened += [lsn + tx for tx in meant.happened]
@@ -173,6 +198,26 @@ class ObjectTable:
         made = records.Commit(meant.header, tuple(changes))
         self._unsaved.update(self.items_for(made, lsn))
         self.show(made, meant.header.lsn)
+
+    def _terms(self, accepted: Sequence[Applied]) -> dict[bytes, int]:
+        """Return what stands under the keys that these records change, as it is in the hash. What is not in memory is
+        looked up in one go."""
+        cached, early, missing = self.cache.get, self._early, []
+        terms: dict[bytes, int] = {}
+        for record in accepted:
+            made = record.commit if type(record) is DecidedTransaction else record
+            for c in made.changes if type(made) is records.Commit else ():
+                key = c.key
+                if key in terms:
+                    continue
+                now = None if key in early else cached(key)
+                if now is None:
+                    missing.append(key)
+                else:
+                    terms[key] = term(key, now.ref, now.value)
+        if missing:
+            terms.update((key, stored_term(key, data)) for key, data in self._stored(missing).items())
+        return terms
 
     def held(self, keys: Iterable[bytes]) -> dict[bytes, CommittedObject | None]:
         """Return objects as the log has them, stored or about to be. The cache is read, but not filled."""
@@ -195,6 +240,7 @@ class ObjectTable:
         self.moments.begin()
         try:
             self._note((gone.key,))
+            self.state_hash.change((gone,), {gone.key: _term(self.held((gone.key,))[gone.key])})
             made = records.Commit(header, (gone,))
             self._unsaved.update(self.items_for(made, _LSN.pack(header.lsn)))
             self.show(made, header.lsn)
@@ -211,6 +257,7 @@ class ObjectTable:
 
     def keep(self, state: ChainState, next_offset: int) -> None:
         """Note a record that changed the position only."""
+        self.state_hash.passed(state.lsn)
         self._position = (state, next_offset)
 
     @property
@@ -230,7 +277,8 @@ class ObjectTable:
             if self._position is not None:
                 (state, at), ledger = self._position, self.ledger
                 settled = self._outcomes.horizon, ledger.horizon, ledger.mapping
-                self._unsaved[self._p] = msgspec.msgpack.encode(StoredPosition(state, at, self._last_offset, *settled))
+                position = StoredPosition(state, at, self._last_offset, *settled, self.state_hash.now)
+                self._unsaved[self._p] = msgspec.msgpack.encode(position)
                 self._unsaved.update(self.pushed.passed(state.lsn))
                 if self._happened:
                     self._unsaved[self._t + self._happened[0][: _LSN.size]] = b"".join(self._happened)
@@ -494,6 +542,7 @@ class ObjectTable:
         """Forget what is in memory, and leave the store to the copy that comes next."""
         with self.lock:
             self.moments.lose()
+            self.state_hash.begin(0, 0)
             self.cache.clear()
             self._early.clear()
             self._forget_unsaved()
