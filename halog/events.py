@@ -258,8 +258,8 @@ KINDS: dict[str, Kind] = {
         RECOVERED,
         STORE_ASIDE,
         NOT_TAKEN,
-        UPGRADE,
         LATER_RECORD,
+        UPGRADE,
     )
 }
 """Every code that can occur, with its kind."""

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from halog.cli.partition.failover import hand_over
 from halog.cli.partition.safe_to_stop import judge_all
+from halog.cli.shared.copy_hashes import Answer, ask_copies, known_hashes
 from halog.cli.shared.survey import PartitionView, survey
 from halog.core.table.table import ASYNC, SYNC, PartitionTable
-from halog.errors import RefusedError
+from halog.errors import HalogError, RefusedError, UnsupportedRequestError
 from halog.runtime.upgrade.fleet import CopyStanding, StateMarks
 
 if TYPE_CHECKING:
@@ -25,11 +26,15 @@ if TYPE_CHECKING:
 class ConnectedFleet:
     """A `ConnectedFleet` is the cluster that a command is connected to. It implements `UpgradedFleet`."""
 
-    def __init__(self, connection: ClusterConnection, hook: Sequence[str], hook_s: float) -> None:
-        """Restart nodes by `hook`, which gets `hook_s` seconds; empty: an operator restarts them."""
+    def __init__(
+        self, connection: ClusterConnection, hook: Sequence[str], patience_s: float, *, scan: bool = False
+    ) -> None:
+        """Restart nodes by `hook`, which has `patience_s` seconds; empty: an operator restarts them. `scan`: do they
+        look at each object that they have stored, once they are back?"""
         self._connection = connection
         self._hook = hook
-        self._hook_s = hook_s
+        self._patience_s = patience_s
+        self._scan = scan
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
@@ -69,11 +74,11 @@ class ConnectedFleet:
         sys.stderr.flush()
         try:
             ran = subprocess.run(
-                self._hook, env=env, stdin=subprocess.DEVNULL, stdout=2, timeout=self._hook_s, check=False
+                self._hook, env=env, stdin=subprocess.DEVNULL, stdout=2, timeout=self._patience_s, check=False
             )
         except subprocess.TimeoutExpired as e:
             raise RefusedError(
-                f"the hook for {node} had not ended after {self._hook_s:g} s, and was killed. Look whether {node} "
+                f"the hook for {node} had not ended after {self._patience_s:g} s, and was killed. Look whether {node} "
                 "runs, and go on with `halog upgrade start`",
                 node=node,
             ) from e
@@ -93,9 +98,19 @@ class ConnectedFleet:
         seen = survey(self._connection).partitions
         return [_standing(p, node, tables[p.partition]) for p in seen if node in p.configured and p.partition in tables]
 
-    def marks(self, node: str, partition: str) -> StateMarks | None:
-        """Ask the node."""
-        return None
+    def marks(
+        self, node: str, references: Mapping[str, str]
+    ) -> Mapping[str, tuple[StateMarks | None, StateMarks | None]]:
+        """Ask both. With `scan` the node looks at each object that it has stored."""
+        c = self._connection
+        timeout_s = self._patience_s if self._scan else c.timeout_s
+        here = ask_copies(c, [(p, node) for p in references], timeout_s, scan=self._scan)
+        there = ask_copies(c, references.items(), c.timeout_s)
+        return {
+            p: (_marks(here[p, node]), _marks(there[p, other]))
+            for p, other in references.items()
+            if _tells(here[p, node]) and _tells(there[p, other])
+        }
 
     def rest(self, seconds: float) -> None:
         """Wait."""
@@ -120,3 +135,14 @@ def _standing(view: PartitionView, node: str, table: PartitionTable) -> CopyStan
         fault = "it is not among the sync replicas again"
     lag = 0 if copy.kind == "mirror" else copy.lag_records
     return CopyStanding(view.partition, fault, lag, view.active == node, reference)
+
+
+def _tells(answer: Answer) -> bool:
+    """Say whether this is an answer for good: a node that stops, or still reads its log, gives another one later."""
+    return not isinstance(answer, HalogError) or isinstance(answer, UnsupportedRequestError)
+
+
+def _marks(answer: Answer) -> StateMarks | None:
+    if isinstance(answer, HalogError):
+        return None
+    return StateMarks(known_hashes(answer), answer.scanned in (b"", answer.hash))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from halog.cli.shared.connection import ClusterConnection
+    from halog.cli.upgrade.fleet import ConnectedFleet
     from halog.metadata.upgrades import Upgrade
     from halog.runtime.upgrade.driver import UpgradeProgress
 
@@ -34,6 +35,9 @@ hook_option = click.option(
     default=None,
     metavar="CMD",
     help="Restarts a node: run without a shell, with HALOG_NODE and HALOG_TO in its environment.  [default: you do]",
+)
+scan_option = click.option(
+    "--scan", is_flag=True, help="Each node also reads all objects that it has stored: seconds for a million."
 )
 waiting = cluster_options_after(WAIT_S, "Wait no longer for each single step (exit 5 or 6); the upgrade pauses.")
 
@@ -56,8 +60,9 @@ def hook_of(text: str | None) -> list[str]:
 @click.option("--all", "all_", is_flag=True, help="All nodes that do not run it yet.")
 @hook_option
 @to_option
+@scan_option
 @waiting
-def start_(one: str | None, all_: bool, hook: str | None, to: str | None, options: ClusterOptions) -> None:
+def start_(one: str | None, all_: bool, hook: str | None, to: str | None, scan: bool, options: ClusterOptions) -> None:
     """Bring nodes to a release, one after the other, under traffic; or go on with that.
 
     Each node is proved to be safe to stop, hands its partitions over, to new nodes first, and is restarted by the hook,
@@ -71,6 +76,7 @@ def start_(one: str | None, all_: bool, hook: str | None, to: str | None, option
       halog upgrade start --all --hook "/usr/local/bin/restart-halog"
       halog upgrade start --all --to 0.3.0 --timeout 1200
     """
+    from halog.cli.upgrade.fleet import ConnectedFleet
     from halog.runtime.upgrade.order import ordered
     from halog.runtime.upgrade.record import begun, to_come
 
@@ -89,13 +95,15 @@ def start_(one: str | None, all_: bool, hook: str | None, to: str | None, option
             now = _write(connection, lambda before, command: begin(before, command=command))
             left = to_come(now)
             nodes = left if one is None else [n for n in left if n == one]
-            _drive(connection, now, nodes, words, options, "began" if first else "goes on")
+            fleet = ConnectedFleet(connection, words, options.timeout_s, scan=scan)
+            _drive(connection, fleet, now, nodes, options, "began" if first else "goes on")
 
 
 @upgrade.command("rollback")
 @hook_option
+@scan_option
 @waiting
-def rollback_(hook: str | None, options: ClusterOptions) -> None:
+def rollback_(hook: str | None, scan: bool, options: ClusterOptions) -> None:
     """Take the nodes back to what they ran before the upgrade, one after the other, the last one first.
 
     It goes as `halog upgrade start` does. Refused with exit code 5 once the level was raised above what they ran knows;
@@ -106,6 +114,7 @@ def rollback_(hook: str | None, options: ClusterOptions) -> None:
       halog upgrade rollback
       halog upgrade rollback --hook "/usr/local/bin/restart-halog"
     """
+    from halog.cli.upgrade.fleet import ConnectedFleet
     from halog.metadata.cluster_level import read_level
     from halog.runtime.upgrade.record import to_come, turned_back
 
@@ -115,7 +124,8 @@ def rollback_(hook: str | None, options: ClusterOptions) -> None:
         now = _write(connection, lambda before, command: turned_back(before, level, command))
         if unknown := [n for n in now.order if n not in now.before]:
             say(f"nobody knows what {', '.join(unknown)} ran before: left as it is")
-        _drive(connection, now, to_come(now), words, options, "goes back")
+        fleet = ConnectedFleet(connection, words, options.timeout_s, scan=scan)
+        _drive(connection, fleet, now, to_come(now), options, "goes back")
 
 
 @contextmanager
@@ -158,20 +168,18 @@ def _check_needed(connection: ClusterConnection, found: Upgrade | None, target: 
 
 def _drive(
     connection: ClusterConnection,
+    fleet: ConnectedFleet,
     now: Upgrade,
     nodes: Sequence[str],
-    hook: list[str],
     options: ClusterOptions,
     how: str,
 ) -> None:
     """Bring these nodes to what they should run, and say how that goes."""
-    from halog.cli.upgrade.fleet import ConnectedFleet
     from halog.cli.upgrade.telling import tell_step
     from halog.errors import HalogError
     from halog.runtime.support.clock import wall_ms
     from halog.runtime.upgrade.driver import UpgradeDriver
 
-    fleet = ConnectedFleet(connection, hook, options.timeout_s)
     tell_step(connection, now, how, f"{now.by} asked for it")
     with progress() as bar:
         task = bar.add_task(f"halog {now.to}", total=len(now.order), completed=len(now.done), note="")

@@ -266,54 +266,48 @@ class UpgradeDriver:
     # --- states ---
 
     def _compare(self, node: str) -> None:
-        """Compare the state of each copy with that of the active one, at a lsn that both have."""
+        """Compare the state of each copy with that of the active one, at a lsn that both know. Those that have none in
+        common yet are asked again, as they go on."""
         self._say(node, "compares its state with the active copies")
-        for copy in self._fleet.standings(node):
-            if copy.reference:
-                self._compare_copy(node, copy)
+        left = {c.partition for c in self._fleet.standings(node) if c.reference}
 
-    def _compare_copy(self, node: str, copy: CopyStanding) -> None:
-        met: list[int] = []
-        told = True
+        def compared() -> bool:
+            by = {c.partition: c.reference for c in self._fleet.standings(node) if c.partition in left and c.reference}
+            left.intersection_update(by)
+            for partition, (here, there) in self._fleet.marks(node, by).items():
+                if here is None or there is None:
+                    self.uncompared.append(f"{partition} on {node} with {by[partition]}")
+                    left.discard(partition)
+                elif self._are_equal(node, partition, by[partition], here, there):
+                    left.discard(partition)
+            return not left
 
-        def common() -> bool:
-            nonlocal met, told
-            try:
-                here = self._fleet.marks(node, copy.partition)
-                there = self._fleet.marks(copy.reference, copy.partition)
-            except VersionMismatchError:
-                raise
-            except HalogError:  # a node stops, or the role goes: the next look finds out
-                return False
-            told = here is not None and there is not None
-            if here is None or there is None:
-                return True
-            met = sorted(here.by_lsn.keys() & there.by_lsn.keys())
-            self._check_equal(node, copy, here, there)
-            return bool(met)
-
-        if not self._within(common):
+        if not self._within(compared):
+            names = ", ".join(sorted(left)[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
             raise DeadlineError(
-                f"{copy.partition}: {node} and {copy.reference} told no hash of one lsn within {self._timeout_s:g} s; "
-                "go on with `halog upgrade start`",
+                f"{node} and the active copies told no hash of one lsn within {self._timeout_s:g} s: {names}. See "
+                "`halog status`; go on with `halog upgrade start`",
                 node=node,
-                partition=copy.partition,
+                partitions=sorted(left),
             )
-        if not told:
-            self.uncompared.append(f"{copy.partition} on {node} with {copy.reference}")
 
-    def _check_equal(self, node: str, copy: CopyStanding, here: StateMarks, there: StateMarks) -> None:
-        for lsn in sorted(here.by_lsn.keys() & there.by_lsn.keys()):
-            if here.by_lsn[lsn] != there.by_lsn[lsn]:
-                self._move_away(node)
-                raise StateMismatchError(
-                    f"{copy.partition}: the state of {node} is not that of {copy.reference} at lsn {lsn}. Nothing is "
-                    f"active on {node} any more, and no other node is restarted; compare the copies, and take {node} "
-                    "back with `halog upgrade rollback`",
-                    node=node,
-                    partition=copy.partition,
-                    lsn=lsn,
-                )
+    def _are_equal(self, node: str, partition: str, other: str, here: StateMarks, there: StateMarks) -> bool:
+        """Return whether two copies know a hash of one lsn, and it is the same. StateMismatchError if it is not."""
+        common = sorted(here.by_lsn.keys() & there.by_lsn.keys())
+        lsn = next((n for n in common if here.by_lsn[n] != there.by_lsn[n]), None)
+        if lsn is None and here.is_stored:
+            return bool(common)
+        wrong = f"the state of {node} is not that of {other} at lsn {lsn}"
+        if lsn is None:
+            wrong = f"the store of {node} does not hold the objects that it should"
+        self._move_away(node)
+        raise StateMismatchError(
+            f"{partition}: {wrong}. Nothing is active on {node} any more, and no other node is restarted; take {node} "
+            "back with `halog upgrade rollback`, and keep its data directory",
+            node=node,
+            partition=partition,
+            lsn=lsn,
+        )
 
     def _move_away(self, node: str) -> None:
         """Take the roles from a node whose state is not right, as far as others can have them."""

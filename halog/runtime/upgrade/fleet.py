@@ -13,6 +13,8 @@ class StateMarks(NamedTuple):
     """A `StateMarks` is what a node says of the state of its copy: a hash of all objects at one lsn or more."""
 
     by_lsn: Mapping[int, bytes]
+    is_stored: bool = True
+    """Does its store hold just these objects? True where nobody looked."""
 
 
 class CopyStanding(NamedTuple):
@@ -59,8 +61,11 @@ class UpgradedFleet(Protocol):
     def standings(self, node: str) -> Sequence[CopyStanding]:
         """Return how the copies are that the node should have."""
 
-    def marks(self, node: str, partition: str) -> StateMarks | None:
-        """Return the hashes of the node's copy; None: its halog knows of none. HalogError where it does not answer."""
+    def marks(
+        self, node: str, references: Mapping[str, str]
+    ) -> Mapping[str, tuple[StateMarks | None, StateMarks | None]]:
+        """Return by partition the hashes of the node's copy, and of that on the other node. None: that halog knows of
+        none. Partitions of which one of them does not tell now are left out."""
 
     def rest(self, seconds: float) -> None:
         """Wait."""

@@ -8,7 +8,7 @@ import msgspec
 
 from halog.core.ids import Member
 from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
-from halog.errors import HalogError, RefusedError
+from halog.errors import RefusedError
 from halog.metadata.nodes import NodeInfo
 from halog.runtime.upgrade.fleet import CopyStanding, StateMarks
 
@@ -62,6 +62,10 @@ class FakeFleet:
         self.stays_behind: set[str] = set()
         self.too_old: set[str] = set()
         self.other_state: set[str] = set()
+        self.rotten: set[str] = set()
+        """Nodes whose stores do not hold what they should."""
+        self.silent: set[str] = set()
+        """Partitions whose copies have no lsn in common."""
         self.sticks: set[str] = set()
         """Partitions that nobody takes over."""
         self.dies_at = ""
@@ -132,14 +136,19 @@ class FakeFleet:
             found.append(CopyStanding(t.name, "", 0 if level else 900, active == node, reference))
         return found
 
-    def marks(self, node: str, partition: str) -> StateMarks | None:
-        self._do(f"compare {partition} of {node}")
-        if node not in self.nodes:
-            raise HalogError(f"{node} does not answer")
+    def marks(
+        self, node: str, references: Mapping[str, str]
+    ) -> Mapping[str, tuple[StateMarks | None, StateMarks | None]]:
+        for partition in references:
+            self._do(f"compare {partition} of {node}")
+        both = {p: (self._marks(node), self._marks(other)) for p, other in references.items()}
+        return {p: pair for p, pair in both.items() if p not in self.silent}
+
+    def _marks(self, node: str) -> StateMarks | None:
         if node in self.too_old:
             return None
-        lsn = 64 * int(self.now)
-        return StateMarks({lsn: b"other" if node in self.other_state else b"same"})
+        state = b"other" if node in self.other_state else b"same"
+        return StateMarks({64 * int(self.now): state}, node not in self.rotten)
 
     def rest(self, seconds: float) -> None:
         self.now += seconds

@@ -171,6 +171,23 @@ def test_other_objects_of_one_log_stop_it_and_take_the_roles_away(site: Site) ->
     assert restarts(site) == [f"restart C {NEW}"]
 
 
+def test_a_store_that_does_not_hold_the_objects_stops_it(site: Site) -> None:
+    site.fleet.rotten.add("C")
+    with pytest.raises(StateMismatchError, match="p-0: the store of C does not hold the objects that it should"):
+        site.start()
+    assert site.record().state == PAUSED
+
+
+def test_copies_without_a_lsn_in_common_are_asked_again(site: Site) -> None:
+    site.fleet.silent.add("p-1")
+    site.fleet.after(30.0, site.fleet.silent.clear)
+    assert site.start().state == COMPLETE
+    other = Site()
+    other.fleet.silent.add("p-1")
+    with pytest.raises(DeadlineError, match="C and the active copies told no hash of one lsn within 60 s: p-1"):
+        other.start()
+
+
 def test_a_halog_without_hashes_is_compared_by_nothing_and_named(site: Site) -> None:
     site.fleet.too_old.add("A")
     assert site.start("C").done == ("C",)
