@@ -70,7 +70,7 @@ class DoctorTarget:
 
 def run(target: DoctorTarget) -> list[Finding]:
     """Run all checks, in the order in which a reader can act on them."""
-    checks: list[Callable[[DoctorTarget], Iterator[Finding]]] = [java, jars, disk, kafka, zookeeper, upgrade]
+    checks: list[Callable[[DoctorTarget], Iterator[Finding]]] = [java, jars, disk, kafka, zookeeper]
     return [finding for check in checks for finding in check(target)]
 
 
@@ -174,7 +174,7 @@ def unsafe_settings(settings: dict[str, str]) -> Iterator[Finding]:
 
 
 def zookeeper(target: DoctorTarget) -> Iterator[Finding]:
-    """Ask ZooKeeper for a session."""
+    """Ask ZooKeeper for a session, and where it answers for what the nodes run."""
     if not target.zookeeper:
         yield Finding("zookeeper", "fail" if target.configured else "skip", target.why_not or "none configured")
         return
@@ -191,11 +191,12 @@ def zookeeper(target: DoctorTarget) -> Iterator[Finding]:
         yield Finding("zookeeper", "fail", f"{target.zookeeper} does not answer: {why.text}", advice)
     else:
         yield Finding("zookeeper", "ok", f"{target.zookeeper}{version}")
+        yield from upgrade(target)
 
 
 def upgrade(target: DoctorTarget) -> Iterator[Finding]:
     """Look whether the nodes run one release, or an upgrade goes on that brings them to one (U1)."""
-    if not target.zookeeper or not target.cluster:
+    if not target.cluster:
         return
     from halog.adapters.zookeeper.coordinator import ZkCoordinator
     from halog.cli.shared.upgrade_status import upgrade_of

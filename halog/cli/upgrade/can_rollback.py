@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 def can_rollback_(level: int | None, options: ClusterOptions) -> None:
     """Prove that a halog that knows levels up to LEVEL can read everything there is.
 
-    Looks through every partition's log and state topic from the beginning, at the znodes that stop who does not know
-    them, and asks each node about its stores. Exit code 0: nothing is above the level; 5: something is, and the table
-    names the first of each place. What is written while it looks is not looked at: nobody writes above the cluster's
-    level.
+    Looks through every partition's log and state topic from the beginning, through the definitions of types, at the
+    znodes that stop who does not know them, and asks each node about its stores. Exit code 0: nothing is above the
+    level; 5: something is, and the table names the first of each place. What is written while it looks is not looked
+    at: nobody writes above the cluster's level.
 
     \b
     Examples:
@@ -74,11 +74,13 @@ def _findings(connection: ClusterConnection, target: int, cluster: int) -> Itera
     from halog.cli.shared.partition_log import place_of
     from halog.errors import HalogError
     from halog.ports import TopicPartition
-    from halog.runtime.topics.topic_names import state_topic
-    from halog.runtime.upgrade.level_scan import LevelFinding, in_log, in_state_topic, in_znodes
+    from halog.runtime.topics.topic_names import schemas_topic, state_topic
+    from halog.runtime.upgrade.level_scan import LevelFinding, in_definitions, in_log, in_state_topic, in_znodes
 
     yield in_znodes(connection.coordinator, target)
     log = connection.adapters.log
+    schemas = TopicPartition(schemas_topic(connection.config), 0)
+    yield in_definitions(schemas, log.read_keyed(schemas))
     places = [(t, place_of(t), log.bounds(place_of(t), connection.timeout_s)) for t in connection.tables]
     with progress() as bar:
         total = sum(end - start for _, _, (start, end) in places)

@@ -41,7 +41,7 @@ def finish_(leave_clients: bool, options: ClusterOptions) -> None:
     with options.connect() as connection:
         c, command = connection.coordinator, command_now()
         session_s = connection.config.timing.session_timeout_ms / 1000
-        with alone(c, command.by, wait_s=2 * session_s):
+        with alone(c, command.by, wait_s=min(options.timeout_s, 2 * session_s)):
             found, was = read_upgrade(c), read_level(c)
             is_open = found is not None and not found.over
             if found is not None and is_open:

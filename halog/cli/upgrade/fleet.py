@@ -93,10 +93,12 @@ class ConnectedFleet:
             )
 
     def standings(self, node: str) -> Sequence[CopyStanding]:
-        """Return how its copies are, as it says and the tables have them."""
+        """Return how its copies are, as it says and the tables have them. What the application enables (P8), and has
+        not enabled there since the node was started, is not awaited."""
         tables = {t.name: t for t in self._connection.tables}
         seen = survey(self._connection).partitions
-        return [_standing(p, node, tables[p.partition]) for p in seen if node in p.configured and p.partition in tables]
+        hosted = [p for p in seen if p.partition in tables and node in tables[p.partition].present]
+        return [_standing(p, node, tables[p.partition]) for p in hosted]
 
     def marks(
         self, node: str, references: Mapping[str, str]

@@ -86,7 +86,8 @@ def start_(one: str | None, all_: bool, hook: str | None, to: str | None, scan: 
     with options.connect(at_most_s=TIMEOUT_S) as connection:
         if one is not None:
             check_known(connection, (one,))
-        with _alone(connection) as found:
+            _check_hosts(connection, one)
+        with _alone(connection, options.timeout_s) as found:
             target = release_meant(to, found)
             _check_needed(connection, found, target, one)
             order = ordered(hosting_names(connection), connection.tables)
@@ -119,7 +120,7 @@ def rollback_(hook: str | None, scan: bool, options: ClusterOptions) -> None:
     from halog.runtime.upgrade.record import to_come, turned_back
 
     words = hook_of(hook)
-    with options.connect(at_most_s=TIMEOUT_S) as connection, _alone(connection):
+    with options.connect(at_most_s=TIMEOUT_S) as connection, _alone(connection, options.timeout_s):
         level = read_level(connection.coordinator).level
         now = _write(connection, lambda before, command: turned_back(before, level, command))
         if unknown := [n for n in now.order if n not in now.before]:
@@ -128,15 +129,24 @@ def rollback_(hook: str | None, scan: bool, options: ClusterOptions) -> None:
         _drive(connection, fleet, now, to_come(now), options, "goes back")
 
 
+def _check_hosts(connection: ClusterConnection, node: str) -> None:
+    from halog.errors import RefusedError
+
+    if node not in hosting_names(connection):
+        raise RefusedError(
+            f"{node} is in no zone and hosts nothing: restart it under the other release as it is", node=node
+        )
+
+
 @contextmanager
-def _alone(connection: ClusterConnection) -> Iterator[Upgrade | None]:
+def _alone(connection: ClusterConnection, patience_s: float) -> Iterator[Upgrade | None]:
     """Be the only command that is at the upgrade, and yield the record as it was then."""
     from halog.metadata.identity import who
     from halog.metadata.upgrades import alone, read_upgrade
 
     c = connection.coordinator
     session_s = connection.config.timing.session_timeout_ms / 1000
-    with alone(c, who(), wait_s=2 * session_s):
+    with alone(c, who(), wait_s=min(patience_s, 2 * session_s)):
         yield read_upgrade(c)
 
 

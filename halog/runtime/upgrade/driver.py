@@ -151,6 +151,7 @@ class UpgradeDriver:
 
         def safe() -> bool:
             nonlocal why
+            self._mine()
             why = self._fleet.unsafe(node)
             return not why
 
@@ -220,6 +221,7 @@ class UpgradeDriver:
                 return False
             if was is None or now.incarnation != was.incarnation:
                 return True
+            self._mine()
             if self._fleet.clock() >= again_at and (led := self._led_by(node)):
                 self._hand_over_all(node, led)
                 again_at = self._fleet.clock() + self._paces.again_s

@@ -17,6 +17,7 @@ from halog.metadata.nodes import NodeInfo
 from halog.metadata.partition_tables import table_of
 from halog.ports import Coordinator, Entry, TopicPartition
 from halog.runtime.topics.state_topic import MARKER, check_format, check_kinds
+from halog.schema import Definition
 
 LEVEL_OF_KIND: Final[Mapping[int, int]] = {}
 """By kind of record, the level that it came with; the others came with level 1."""
@@ -71,6 +72,18 @@ def in_state_topic(tp: TopicPartition, rows: Iterable[tuple[bytes, bytes | None]
             return LevelFinding(where, count, str(e))
         count += 1
     return LevelFinding(where, count, "")
+
+
+def in_definitions(tp: TopicPartition, rows: Iterable[tuple[bytes, bytes | None]]) -> LevelFinding:
+    """Look through the definitions of types, as they stand at the end of their topic."""
+    where, latest = f"schemas topic {tp.topic}", dict(rows)
+    for key, value in latest.items():
+        try:
+            if value is not None:
+                Definition.parse(value)
+        except RecordFormatError as e:
+            return LevelFinding(where, len(latest), f"key {key[:16].hex()}: {e}")
+    return LevelFinding(where, len(latest), "")
 
 
 def in_znodes(coordinator: Coordinator, level: int) -> LevelFinding:

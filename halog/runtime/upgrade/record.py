@@ -24,8 +24,8 @@ class UpgradeCommand(NamedTuple):
 def begun(
     before: Upgrade | None, to: str, order: Sequence[str], nodes: Mapping[str, NodeInfo], command: UpgradeCommand
 ) -> Upgrade:
-    """Return the record of an upgrade that begins, or that goes on: nodes that are new come last. RefusedError if
-    another one is under way."""
+    """Return the record of an upgrade that begins, or that goes on. `order`: of all nodes there are; those that
+    are new come last. RefusedError if another one is under way."""
     if before is None or before.over:
         now = Upgrade(to=to, order=tuple(order), since_ms=command.now_ms)
     elif before.to != to:
@@ -36,7 +36,8 @@ def begun(
         )
     else:
         now = before if not before.back else msgspec.structs.replace(before, back=False, done=())
-        now = msgspec.structs.replace(now, order=tuple(dict.fromkeys((*now.order, *order))))
+        left = (n for n in now.order if n in order)
+        now = msgspec.structs.replace(now, order=tuple(dict.fromkeys((*left, *order))))
     return _driven(_noting(now, nodes), command)
 
 

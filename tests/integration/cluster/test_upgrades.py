@@ -97,6 +97,12 @@ def test_nodes_are_upgraded_under_traffic_and_the_level_is_raised(make: Make, la
     assert load.errors == []
     assert operator.versions() == dict.fromkeys(cluster.nodes, LATER)
     assert operator.record()["state"] == "complete"
+    doctor = Process(
+        "doctor", cluster.directory, ["halog.cli.main", "doctor", "--config", str(cluster.toml), "--format", "json"]
+    )
+    doctor.exit_code(60)
+    (finding,) = (c for c in json.loads(doctor.out.read_text())["checks"] if c["name"] == "upgrade")
+    assert (finding["result"], f"to halog {LATER} under way (3 of 3)" in finding["detail"]) == ("warn", True), finding
     usual = sorted(w.seconds for w in control.waits)
     print(
         f"the longest of {len(load.waits)} transactions took {load.longest_s * 1000:.0f} ms, of the control's "
