@@ -50,7 +50,7 @@ def plan_(to: str | None, options: ClusterOptions) -> None:
         )
         for d in documents
     ]
-    columns = ("node", "runs", "knows protocols; level", f"halog {target}", "active", "then active", "safe to stop now")
+    columns = ("node", "runs", "knows protocols; level", f"halog {target}", "hands over", "to", "safe to stop now")
     emit(options.format, {"to": target, "nodes": documents}, columns, rows)
     if options.format != "json" and not any(d["needed"] for d in documents):
         say(f"every node runs halog {target}; `halog upgrade finish` raises the level, if there is one to be raised")

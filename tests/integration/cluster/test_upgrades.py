@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -124,13 +125,20 @@ def test_nodes_are_upgraded_under_traffic_and_the_level_is_raised(make: Make, la
 
 @pytest.mark.long
 def test_nodes_go_back_and_there_again_and_commands_may_die(make: Make, later: Path, control: Control) -> None:
-    """One node first, and back; then all, whose command is killed half way, and all of them back."""
+    """One node first, whose command is interrupted and given again, and back; then all, whose command is killed half
+    way, and all of them back."""
     cluster = make()
     cluster.start()
     operator = Operator(cluster, later)
     old, new = dict.fromkeys(cluster.nodes, RELEASE), dict.fromkeys(cluster.nodes, LATER)
     with Load(cluster.client(), "back") as load:
         cluster.whole()
+        by_hand = operator.begin("start", "--one", "B")
+        wait(lambda: f"restart B under halog {LATER} now" in by_hand.last_words(2_000), "an operator is asked")
+        assert cluster.led_by("B") == []
+        by_hand.signal(signal.SIGINT)
+        assert by_hand.exit_code(30) == 130
+        assert operator.record()["why"] == "the command was interrupted"
         operator.run("start", "--one", "B", "--hook", operator.hook)
         assert operator.versions() == {**old, "B": LATER}
         assert operator.record()["done"] == ["B"]
