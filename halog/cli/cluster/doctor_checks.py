@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -72,6 +72,11 @@ def run(target: DoctorTarget) -> list[Finding]:
     """Run all checks, in the order in which a reader can act on them."""
     checks: list[Callable[[DoctorTarget], Iterator[Finding]]] = [java, jars, disk, kafka, zookeeper]
     return [finding for check in checks for finding in check(target)]
+
+
+def answer(results: Sequence[Finding]) -> bool:
+    """Say whether both servers answer."""
+    return {"kafka", "zookeeper"} <= {r.name for r in results if r.result == "ok"}
 
 
 def java(target: DoctorTarget) -> Iterator[Finding]:

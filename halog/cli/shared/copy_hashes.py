@@ -50,6 +50,11 @@ class CopyComparison(msgspec.Struct, frozen=True):
     """Nodes whose copy has no lsn in common with the one that counts."""
 
     @property
+    def answers(self) -> dict[str, frames.StateHashesReply]:
+        """Return what the others say."""
+        return {node: answer for node, answer in self.said.items() if isinstance(answer, frames.StateHashesReply)}
+
+    @property
     def silent(self) -> dict[str, HalogError]:
         """Return the nodes that say nothing of their copy, with the reason."""
         return {node: answer for node, answer in self.said.items() if isinstance(answer, HalogError)}
@@ -61,8 +66,9 @@ class CopyComparison(msgspec.Struct, frozen=True):
 
 
 def nodes_of(table: PartitionTable) -> list[str]:
-    """Return the nodes that have a copy, as the table says; the active one first."""
-    return list(dict.fromkeys((*table.node_list, *table.hosts)))
+    """Return the nodes that have a copy, as the table says; the active one first. Those that are about to get one are
+    left out."""
+    return list(dict.fromkeys((*table.node_list, *table.present)))
 
 
 def ask_copies(
@@ -93,7 +99,7 @@ def compare_copies(
         if attempt:
             time.sleep(PAUSE_S)
         pairs = [(name, node) for name, nodes in left.items() for node in nodes]
-        said = ask_copies(connection, pairs, timeout_s, scan=scan and not attempt)
+        said = ask_copies(connection, pairs, timeout_s, scan=scan)
         for name, nodes in left.items():
             found[name] = compared(name, {node: said[name, node] for node in nodes})
         left = {name: nodes for name, nodes in left.items() if found[name].unmatched}

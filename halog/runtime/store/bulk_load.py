@@ -11,7 +11,6 @@ from halog.core.ids import TX_BYTES
 from halog.core.log.transactions import Ledger
 from halog.runtime.store import prepared as ledgers
 from halog.runtime.store.encoding import StoredPosition
-from halog.runtime.store.state_hash import MASK, stored_term, to_bytes
 
 OUTCOME = struct.Struct(f">Q{TX_BYTES}s")
 """An lsn, a transaction id."""
@@ -27,14 +26,11 @@ def items(
     position: StoredPosition,
     ledger: Ledger,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield all items of the copy, ascending. A restore runs at this speed. The hash of the objects is stored with the
-    position."""
-    number = 0
+    """Yield all items of the copy, ascending. A restore runs at this speed. The hash of the objects is not known: some
+    of them may be newer than the position."""
+    position = msgspec.structs.replace(position, state_hash=b"")
     for key in sorted(objects):
-        data = objects[key]
-        number += stored_term(key[1:], data)
-        yield prefix + key, data
-    position = msgspec.structs.replace(position, state_hash=to_bytes(number & MASK))
+        yield prefix + key, objects[key]
     decided, undecided = ledgers.all_items(prefix, ledger)
     yield from decided
     yield prefix + b"p", msgspec.msgpack.encode(position)

@@ -48,7 +48,7 @@ from halog.runtime.store.encoding import (
 from halog.runtime.store.pushed_records import PushedRecords
 from halog.runtime.store.reference_index import References
 from halog.runtime.store.scanning import merged, scan
-from halog.runtime.store.state_hash import StateHash, stored_term, term, total
+from halog.runtime.store.state_hash import NO_OBJECTS, StateHash, stored_term, term
 
 PREFIX_BYTES = 8
 CACHE_OBJECTS = 200_000
@@ -125,18 +125,9 @@ class ObjectTable:
         self._last_offset = last_offset
         self.ledger = ledger
         self.references.load()
-        self._begin_hash()
-        self.moments.restart()
-
-    def _begin_hash(self) -> None:
-        """Go on from the hash that stands beside the objects in the store; where none does, it is made of them."""
         position = self.load_position()
-        if position is None:
-            self.state_hash.begin(0, 0)
-        elif position.state_hash:
-            self.state_hash.begin(int.from_bytes(position.state_hash), position.state.lsn)
-        else:
-            self.state_hash.begin(total(self.objects(self.store.snapshot())), position.state.lsn)
+        self.state_hash.begin(*((NO_OBJECTS, 0) if position is None else (position.state_hash, position.state.lsn)))
+        self.moments.restart()
 
     def take(self, accepted: Sequence[Applied], state: ChainState, next_offset: int) -> None:
         """Take accepted records: they are visible from here on, all at once for transactions that read at a moment."""
@@ -147,23 +138,27 @@ class ObjectTable:
             self.moments.end()
 
     def _take(self, accepted: Sequence[Applied], state: ChainState, next_offset: int) -> None:
-        hashed, terms = self.state_hash, self._terms(accepted)
+        passed = self.state_hash.passed
+        terms: dict[bytes, int] | None = None
         for record in accepted:
             if type(record) is records.Commit:
-                self._take_commit(record, terms)
+                terms = self._hash(record, accepted, terms)
+                self._take_commit(record)
             elif type(record) is records.EpochOpened:
                 self._drop_early()
             elif type(record) is AppliedMerge:
                 self._take_merge(record)
-                terms = self._terms(accepted)
+                terms = None
             else:
-                self._take_vote(record, terms)
-            hashed.passed(record.header.lsn)
+                self._take_vote(record)
+                if type(record) is DecidedTransaction and record.commit is not None:
+                    terms = self._hash(record.commit, accepted, terms)
+                    self._take_commit(record.commit)
+            passed(record.header.lsn)
         self._position = (state, next_offset)
         self._last_offset = next_offset - 1
 
-    def _take_commit(self, record: records.Commit, terms: dict[bytes, int]) -> None:
-        self.state_hash.change(record.changes, terms)
+    def _take_commit(self, record: records.Commit) -> None:
         if self.moments.noting is not None:
             self._note(c.key for c in record.changes)
         lsn = _LSN.pack(record.header.lsn)
@@ -174,15 +169,25 @@ class ObjectTable:
         else:
             self.show(record, record.header.lsn)
 
-    def _take_vote(self, meant: Applied, terms: dict[bytes, int]) -> None:
+    def _hash(
+        self, record: records.Commit, accepted: Sequence[Applied], terms: dict[bytes, int] | None
+    ) -> dict[bytes, int] | None:
+        """Take a commit into the hash, before it is taken. Once something has to be looked up, that is done for the
+        whole batch, and `terms` has what stands there from then on."""
+        if terms is None:
+            if self.state_hash.follow(record.changes):
+                return None
+            terms = self._terms(accepted)
+        self.state_hash.change(record.changes, terms)
+        return terms
+
+    def _take_vote(self, meant: Applied) -> None:
         """Take a record of a transaction over several partitions. Objects that it would change are looked up anew until
         it is decided."""
         self._unsaved.update(ledgers.items_for(self.prefix, meant))
         if type(meant) is PreparedTransaction:
             for c in meant.undecided.prepare.changes:
                 self.cache.pop(c.key, None)
-        elif type(meant) is DecidedTransaction and meant.commit is not None:
-            self._take_commit(meant.commit, terms)
 
     def _take_merge(self, meant: AppliedMerge) -> None:
         """Take a merge: whatever stands here under its keys, what the merge says stands there now, in the merge's
@@ -542,7 +547,7 @@ class ObjectTable:
         """Forget what is in memory, and leave the store to the copy that comes next."""
         with self.lock:
             self.moments.lose()
-            self.state_hash.begin(0, 0)
+            self.state_hash.begin(NO_OBJECTS, 0)
             self.cache.clear()
             self._early.clear()
             self._forget_unsaved()

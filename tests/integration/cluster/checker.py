@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 from fastavro import parse_schema, schemaless_reader
 
 from halog.core.log.records import KINDS, SCHEMAS
+from halog.runtime.rpc import frames
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import wait
 
@@ -73,6 +74,10 @@ class History:
         """Index key → (reference, lsn, value)."""
         self.prepared: dict[bytes, list[Any]] = {}
         """Of transactions over several partitions: what they would change, until they are decided; then nothing."""
+        self.state = 0
+        """The hash of the objects (U1), as a number."""
+        self.marks: dict[int, bytes] = {}
+        """That hash at the lsns at which copies remember it."""
         self.skipped = 0
         self.kinds: list[str] = []
 
@@ -122,14 +127,30 @@ class History:
                 self._change(tx, changes)
         elif name == "Commit":
             self._change(tx, record["changes"])
+        if self.lsn % 64 == 0:
+            self.marks[self.lsn] = self.state_hash
+
+    @property
+    def state_hash(self) -> bytes:
+        """What a copy at this lsn says of its objects."""
+        return self.state.to_bytes(16, "big")
 
     def _change(self, tx: bytes, changes: list[Any]) -> None:
         self.ids[tx].append(self.lsn)
         for change in changes:
-            if change["value"] is None:
-                del self.objects[change["key"]]
-            else:
-                self.objects[change["key"]] = (change["ref"], self.lsn, change["value"])
+            key = change["key"]
+            self.state -= _term(key, self.objects.pop(key, None))
+            if change["value"] is not None:
+                self.objects[key] = (change["ref"], self.lsn, change["value"])
+                self.state += _term(key, self.objects[key])
+        self.state %= 1 << 128
+
+
+def _term(key: bytes, held: tuple[bytes, int, bytes] | None) -> int:
+    if held is None:
+        return 0
+    data = len(key).to_bytes(4, "big") + key + held[0] + held[2]
+    return int.from_bytes(hashlib.blake2b(data, digest_size=16).digest(), "big")
 
 
 def history(cluster: Cluster, partition: str) -> History:
@@ -185,6 +206,7 @@ def check_copy(cluster: Cluster, node: str, partition: str, h: History) -> None:
     not have yet. So it is compared with what it shows while it shows what the log has, before and behind that."""
     table = cluster.table(partition)
     held: dict[str, dict[bytes, tuple[bytes, int, bytes]]] = {}
+    hashes: list[frames.StateHashesReply] = []
 
     def level() -> bool:
         copy = cluster.copies(node).get(partition)
@@ -197,12 +219,17 @@ def check_copy(cluster: Cluster, node: str, partition: str, h: History) -> None:
             return False
         at = h.lsn
         held.update(now={f.key: (f.ref, f.version, f.value) for f in cluster.stored(node, partition)})
+        hashes[:] = [cluster.hashes(node, partition)]
         return level() and h.lsn == at
 
     wait(still, lambda: f"{node}'s copy of {partition} is at lsn {h.lsn}, as the log", 30)
     its = held["now"]
     wrong = sorted(k for k in its.keys() | h.objects.keys() if its.get(k) != h.objects.get(k))
     assert not wrong, f"{node}'s copy of {partition} differs from the log in {len(wrong)} objects"
+    said = hashes[0]
+    told, marks = (said.lsn, said.hash, said.scanned), dict(said.marks)
+    assert told == (h.lsn, h.state_hash, h.state_hash), f"{node}'s copy of {partition} says another hash of its objects"
+    assert marks == {lsn: h.marks[lsn] for lsn in marks}, f"{node}'s copy of {partition} had another hash before"
 
 
 def copies_equal(cluster: Cluster) -> bool:
@@ -211,5 +238,9 @@ def copies_equal(cluster: Cluster) -> bool:
         nodes = cluster.table(partition).configured
         held = [{f.key: (f.ref, f.version, f.value) for f in cluster.stored(n, partition)} for n in nodes]
         if any(h != held[0] for h in held):
+            return False
+        said = [cluster.hashes(n, partition) for n in nodes]
+        assert all(reply.hash == reply.scanned for reply in said), f"a copy of {partition} says another hash"
+        if len({(reply.lsn, reply.hash) for reply in said}) > 1:
             return False
     return True

@@ -371,6 +371,12 @@ class Cluster:
             if reply.end:
                 return
 
+    def hashes(self, node: str, partition: str) -> frames.StateHashesReply:
+        """What a node says of the objects of its own copy, with a look at what it has stored."""
+        reply = self.client().runtime.router.request(node, frames.StateHashes(partition, scan=True), 20.0)
+        assert isinstance(reply, frames.StateHashesReply)
+        return reply
+
     def describe(self) -> str:
         """Tables and copies, for the report of a failure; never fails itself."""
         lines: list[str] = []

@@ -125,8 +125,7 @@ def test_who_has_no_copy_or_an_unread_one_says_so(cluster: Cluster) -> None:
     with copy.lock:
         assert copy.core.state.role is not Role.LOADING
         kept = copy.objects.state_hash
-        now = int.from_bytes(kept.now), kept.lsn
-        kept.begin(*now)
+        kept.begin(kept.now, kept.lsn)
     with pytest.raises(RefusedError, match=f"the copy of {copy.name} still reads what it missed of its log"):
         ask(cluster, name, copy.name)
 
