@@ -27,14 +27,14 @@ class ConnectedFleet:
     """A `ConnectedFleet` is the cluster that a command is connected to. It implements `UpgradedFleet`."""
 
     def __init__(
-        self, connection: ClusterConnection, hook: Sequence[str], patience_s: float, *, scan: bool = False
+        self, connection: ClusterConnection, hook: Sequence[str], patience_s: float, *, deep: bool = False
     ) -> None:
-        """Restart nodes by `hook`, which has `patience_s` seconds; empty: an operator restarts them. `scan`: do they
+        """Restart nodes by `hook`, which has `patience_s` seconds; empty: an operator restarts them. `deep`: do they
         look at each object that they have stored, once they are back?"""
         self._connection = connection
         self._hook = hook
         self._patience_s = patience_s
-        self._scan = scan
+        self._deep = deep
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
@@ -103,10 +103,10 @@ class ConnectedFleet:
     def marks(
         self, node: str, references: Mapping[str, str]
     ) -> Mapping[str, tuple[StateMarks | None, StateMarks | None]]:
-        """Ask both. With `scan` the node looks at each object that it has stored."""
+        """Ask both. With `deep` the node looks at each object that it has stored."""
         c = self._connection
-        timeout_s = self._patience_s if self._scan else c.timeout_s
-        here = ask_copies(c, [(p, node) for p in references], timeout_s, scan=self._scan)
+        timeout_s = self._patience_s if self._deep else c.timeout_s
+        here = ask_copies(c, [(p, node) for p in references], timeout_s, scan=self._deep)
         there = ask_copies(c, references.items(), c.timeout_s)
         return {
             p: (_marks(here[p, node]), _marks(there[p, other]))

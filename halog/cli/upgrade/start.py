@@ -36,8 +36,8 @@ hook_option = click.option(
     metavar="CMD",
     help="Restarts a node: run without a shell, with HALOG_NODE and HALOG_TO in its environment.  [default: you do]",
 )
-scan_option = click.option(
-    "--scan", is_flag=True, help="Each node also reads all objects that it has stored: seconds for a million."
+deep_option = click.option(
+    "--deep", is_flag=True, help="Let each node read all that it has stored, too: seconds for a million objects."
 )
 waiting = cluster_options_after(WAIT_S, "Wait no longer for each single step (exit 5 or 6); the upgrade pauses.")
 
@@ -60,9 +60,9 @@ def hook_of(text: str | None) -> list[str]:
 @click.option("--all", "all_", is_flag=True, help="All nodes that do not run it yet.")
 @hook_option
 @to_option
-@scan_option
+@deep_option
 @waiting
-def start_(one: str | None, all_: bool, hook: str | None, to: str | None, scan: bool, options: ClusterOptions) -> None:
+def start_(one: str | None, all_: bool, hook: str | None, to: str | None, deep: bool, options: ClusterOptions) -> None:
     """Bring nodes to a release, one after the other, under traffic; or go on with that.
 
     Each node is proved to be safe to stop, hands its partitions over, to new nodes first, and is restarted by the hook,
@@ -96,15 +96,15 @@ def start_(one: str | None, all_: bool, hook: str | None, to: str | None, scan: 
             now = _write(connection, lambda before, command: begin(before, command=command))
             left = to_come(now)
             nodes = left if one is None else [n for n in left if n == one]
-            fleet = ConnectedFleet(connection, words, options.timeout_s, scan=scan)
+            fleet = ConnectedFleet(connection, words, options.timeout_s, deep=deep)
             _drive(connection, fleet, now, nodes, options, "began" if first else "goes on")
 
 
 @upgrade.command("rollback")
 @hook_option
-@scan_option
+@deep_option
 @waiting
-def rollback_(hook: str | None, scan: bool, options: ClusterOptions) -> None:
+def rollback_(hook: str | None, deep: bool, options: ClusterOptions) -> None:
     """Take the nodes back to what they ran before the upgrade, one after the other, the last one first.
 
     It goes as `halog upgrade start` does. Refused with exit code 5 once the level was raised above what they ran knows;
@@ -125,7 +125,7 @@ def rollback_(hook: str | None, scan: bool, options: ClusterOptions) -> None:
         now = _write(connection, lambda before, command: turned_back(before, level, command))
         if unknown := [n for n in now.order if n not in now.before]:
             say(f"nobody knows what {', '.join(unknown)} ran before: left as it is")
-        fleet = ConnectedFleet(connection, words, options.timeout_s, scan=scan)
+        fleet = ConnectedFleet(connection, words, options.timeout_s, deep=deep)
         _drive(connection, fleet, now, to_come(now), options, "goes back")
 
 

@@ -93,7 +93,7 @@ def test_nodes_are_upgraded_under_traffic_and_the_level_is_raised(make: Make, la
     operator = Operator(cluster, later)
     with Load(cluster.client(), "upgrade") as load:
         cluster.whole()
-        operator.run("start", "--all", "--scan", "--hook", operator.hook)
+        operator.run("start", "--all", "--deep", "--hook", operator.hook)
         load.flows()
     assert load.errors == []
     assert operator.versions() == dict.fromkeys(cluster.nodes, LATER)
