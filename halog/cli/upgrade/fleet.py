@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from halog.cli.partition.failover import hand_over
 from halog.cli.partition.safe_to_stop import judge_all
@@ -21,6 +21,10 @@ from halog.runtime.upgrade.fleet import CopyStanding, StateMarks
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
     from halog.metadata.nodes import NodeInfo
+
+
+COUNTS_S: Final = 120.0
+"""A node that has not counted a copy's objects yet does so when it is asked: a million take it some seconds."""
 
 
 class ConnectedFleet:
@@ -104,10 +108,9 @@ class ConnectedFleet:
         self, node: str, references: Mapping[str, str]
     ) -> Mapping[str, tuple[StateMarks | None, StateMarks | None]]:
         """Ask both. With `deep` the node looks at each object that it has stored."""
-        c = self._connection
-        timeout_s = self._patience_s if self._deep else c.timeout_s
-        here = ask_copies(c, [(p, node) for p in references], timeout_s, scan=self._deep)
-        there = ask_copies(c, references.items(), c.timeout_s)
+        c, wait_s = self._connection, min(self._patience_s, COUNTS_S)
+        here = ask_copies(c, [(p, node) for p in references], wait_s, scan=self._deep)
+        there = ask_copies(c, references.items(), wait_s)
         return {
             p: (_marks(here[p, node]), _marks(there[p, other]))
             for p, other in references.items()

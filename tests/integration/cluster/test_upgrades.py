@@ -22,6 +22,7 @@ from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load
 from tests.integration.cluster.pauses import Control
 from tests.integration.cluster.processes import Process, wait
+from tests.integration.cluster.test_state_hashes import alter
 from tests.integration.cluster.waits import MOVED
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.feature("U1")]
@@ -42,7 +43,9 @@ def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Operator:
     """Gives commands of the later halog, and restarts nodes when their hook asks for it."""
 
-    def __init__(self, cluster: Cluster, later: Path) -> None:
+    def __init__(self, cluster: Cluster, later: Path, between: Callable[[str], None] | None = None) -> None:
+        """`between` is called while a node is down."""
+        self.between = between
         self.cluster = cluster
         self.sources: Mapping[str, Path | None] = {LATER: later, RELEASE: None}
         self.later = later
@@ -66,6 +69,8 @@ class Operator:
     def restart(self, wish: Path) -> None:
         node, release = wish.stem, wish.read_text()
         assert self.cluster.processes[node].terminate() == 0
+        if self.between is not None:
+            self.between(node)
         self.cluster.launch(node, source=self.sources[release])
         self.restarted.append((node, release))
         wish.unlink()
@@ -160,3 +165,21 @@ def test_nodes_go_back_and_there_again_and_commands_may_die(make: Make, later: P
     assert load.errors == []
     control.check(load.waits, MOVED)
     check(cluster, load)
+
+
+@pytest.mark.long
+def test_a_node_that_makes_other_objects_of_its_log_gets_no_role_and_no_successor(make: Make, later: Path) -> None:
+    """Its store is altered while it is down, as by a release that reads it otherwise."""
+    cluster = make(nodes="AB", partitions=2, async_=0)
+    cluster.start()
+    with Load(cluster.client(), "altered") as load:
+        load.flows()
+    cluster.whole()
+    operator = Operator(cluster, later, lambda node: alter(cluster, node, "p-0", counted_anew=True))
+    said = operator.run("start", "--all", "--hook", operator.hook, code=5).last_words(2_000)
+    ((node, _),) = operator.restarted
+    other = "B" if node == "A" else "A"
+    assert f"p-0: the state of {node} is not that of {other} at lsn " in said
+    assert (operator.record()["state"], operator.record().get("done", [])) == ("paused", [])
+    assert cluster.led_by(node) == []
+    assert len(cluster.led_by(other)) == 2
