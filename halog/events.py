@@ -197,6 +197,7 @@ LATER_RECORD = Kind(
     ERROR,
     "partition {partition}: the copy on {node} stops before what a later version of halog wrote: {cause}",
 )
+UPGRADE = Kind("HALOG-1129", "upgrade", INFO, "upgrade to halog {to}, {node}: {step}: {cause}")
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -261,6 +262,7 @@ KINDS: dict[str, Kind] = {
         STORE_ASIDE,
         NOT_TAKEN,
         LATER_RECORD,
+        UPGRADE,
     )
 }
 """Every code that can occur, with its kind."""

@@ -89,6 +89,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "halog.cli.partition.safe_to_stop:safe_to_stop",
         "Prove that nodes may stop without stopping a partition.",
     ),
+    "upgrade": (
+        "halog.cli.upgrade.commands:upgrade",
+        "Bring the nodes to another release, one after the other, or back; raise the level.",
+    ),
     "recover": (
         "halog.cli.cluster.recover:recover",
         "Make ZooKeeper's tables anew from the logs, after it lost its data.",

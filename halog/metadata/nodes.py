@@ -35,6 +35,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     """The ids of the definitions that it runs, as hex; None: it does not say, as a process of an older halog."""
     protocols: tuple[int, int] = (2, 2)
     """The lowest and the highest protocol that it speaks. It does not say so before halog 0.2."""
+    level: int = 1
+    """The highest level that its halog knows (`halog.metadata.cluster_level`)."""
 
     @property
     def member(self) -> Member:
@@ -44,9 +46,7 @@ class NodeInfo(msgspec.Struct, frozen=True):
 _INFO = ZnodeFormat(msgspec.json.Decoder(NodeInfo).decode, "is no registration of a node")
 
 
-def register(
-    coordinator: Coordinator, info: NodeInfo, wait_s: float, lives: Callable[[NodeInfo], bool | None]
-) -> None:
+def register(coordinator: Coordinator, info: NodeInfo, wait_s: float, lives: Callable[[NodeInfo], bool | None]) -> None:
     """Register this node. DuplicateLocationError if another process has the name and goes on.
 
     The registration of another run of this very node (same installation) is taken away where `lives` says that it has

@@ -29,6 +29,7 @@ from halog.metadata import (
     nodes,
     restore_requests,
     sync_waits,
+    upgrades,
     zone_switches,
 )
 from halog.metadata.znode_format import ZnodeFormat
@@ -167,9 +168,11 @@ ZNODES: Mapping[str, Znode] = {
     ),
     "sweeps": of(move_jobs.JobAnnouncement, lambda data: move_jobs.parse(found(data))),
     "trimmed": Znode("7", trimmed),
+    "upgrade": of(upgrades.Upgrade, upgrades._UPGRADE),
     "zones": of(zone_switches.ZoneSwitch, zone_switches._SWITCH),
 }
-"""By the first part of its path. Of `recovery` and `recovering` nobody reads more than that they are there."""
+"""By the first part of its path. Of `recovery` and `recovering` nobody reads more than that they are there; of
+`upgrading` who is at it is shown."""
 
 
 EPOCH = EpochId(7, "west", -3)

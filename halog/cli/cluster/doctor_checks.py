@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from halog.errors import ConfigError, HalogError, UnreachableError
+
+if TYPE_CHECKING:
+    from halog.cli.shared.upgrade_status import UpgradeView
+    from halog.metadata.nodes import NodeInfo
 
 Result = Literal["ok", "warn", "fail", "skip"]
 MIN_MESSAGE_BYTES = 5_500_000  # R8: a commit record may have 5 MB, and its batch a little more
@@ -38,6 +42,7 @@ class DoctorTarget:
     bootstrap: str = ""
     zookeeper: str = ""
     why_not: str = ""  # why there are no servers to ask
+    cluster: str = ""
     configured: bool = True  # somebody relies on the servers, so it is a fault if they are down
 
     @classmethod
@@ -45,20 +50,22 @@ class DoctorTarget:
         """Find what is to be checked. ConfigError if the configuration cannot be read."""
         from halog.embedded import default_data_dir, read_site
 
-        directory = data_dir or default_data_dir()
+        directory, cluster = data_dir or default_data_dir(), ""
         if config_path is not None:
             from halog.config import load_config
             from halog.config.sites import plain
 
-            site = load_config(config_path).site
+            config = load_config(config_path)
+            site, cluster = config.site, config.cluster.name
             if site.embedded is None:
-                return cls(directory, False, plain(site.bootstrap or ""), plain(site.zookeeper or ""))
+                servers = plain(site.bootstrap or ""), plain(site.zookeeper or "")
+                return cls(directory, False, *servers, cluster=cluster)
             directory = data_dir or site.embedded
         try:
             info = read_site(directory)
         except UnreachableError as e:
             return cls(directory, True, why_not=e.message, configured=config_path is not None)
-        return cls(directory, True, info.bootstrap, info.zookeeper)
+        return cls(directory, True, info.bootstrap, info.zookeeper, cluster=cluster)
 
 
 def run(target: DoctorTarget) -> list[Finding]:
@@ -172,7 +179,7 @@ def unsafe_settings(settings: dict[str, str]) -> Iterator[Finding]:
 
 
 def zookeeper(target: DoctorTarget) -> Iterator[Finding]:
-    """Ask ZooKeeper for a session."""
+    """Ask ZooKeeper for a session, and where it answers for what the nodes run."""
     if not target.zookeeper:
         yield Finding("zookeeper", "fail" if target.configured else "skip", target.why_not or "none configured")
         return
@@ -189,6 +196,42 @@ def zookeeper(target: DoctorTarget) -> Iterator[Finding]:
         yield Finding("zookeeper", "fail", f"{target.zookeeper} does not answer: {why.text}", advice)
     else:
         yield Finding("zookeeper", "ok", f"{target.zookeeper}{version}")
+        yield from upgrade(target)
+
+
+def upgrade(target: DoctorTarget) -> Iterator[Finding]:
+    """Look whether the nodes run one release, or an upgrade goes on that brings them to one (U1)."""
+    if not target.cluster:
+        return
+    from halog.adapters.zookeeper.coordinator import ZkCoordinator
+    from halog.cli.shared.upgrade_status import upgrade_of
+    from halog.metadata.nodes import read_nodes
+
+    coordinator = ZkCoordinator(target.zookeeper, target.cluster, patience_s=TIMEOUT_S)
+    try:
+        coordinator.connect(lambda state: None, TIMEOUT_S)
+        infos = read_nodes(coordinator, coordinator.children("nodes"))
+        yield from upgrade_findings(upgrade_of(coordinator), infos.values())
+    except HalogError:  # the check of ZooKeeper has said it
+        return
+    finally:
+        coordinator.close()
+
+
+def upgrade_findings(view: UpgradeView | None, nodes: Iterable[NodeInfo]) -> Iterator[Finding]:
+    """Yield what there is to be said of an upgrade, and of the nodes' releases."""
+    from halog.cli.shared.upgrade_status import releases
+
+    runs = releases(nodes)
+    if view is not None:
+        still = view.stands_still
+        advice = "see `halog upgrade status`; no node makes plans of its own meanwhile" if still else ""
+        yield Finding("upgrade", "warn" if still else "ok", view.text(), advice)
+    elif len(runs) > 1:
+        said = "; ".join(f"{', '.join(names)}: halog {release}" for release, names in sorted(runs.items()))
+        yield Finding("releases", "warn", said, "`halog upgrade start --all` brings all nodes to one release")
+    elif runs:
+        yield Finding("releases", "ok", f"every node runs halog {next(iter(runs))}")
 
 
 def _unsafe(name: str, value: str, advice: str) -> Finding:

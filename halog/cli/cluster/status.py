@@ -50,6 +50,7 @@ def status(options: ClusterOptions) -> None:
 def as_json(seen: Survey) -> dict[str, Any]:
     """Return the overview as one document."""
     from halog.cli.shared.divergence_rows import documents
+    from halog.cli.shared.upgrade_status import upgrade_json
 
     worst = worst_of(seen)
     return {
@@ -62,6 +63,7 @@ def as_json(seen: Survey) -> dict[str, Any]:
         "config": {"version": seen.config or None, "behind": behind(seen)},
         "plan": plan_json(seen.plan),
         "drained": list(seen.drained),
+        "upgrade": upgrade_json(seen.upgrade),
         "partitions": len(seen.partitions),
         "without_active": [p.partition for p in served_here(seen) if p.active is None],
         "mirrored": [p.partition for p in seen.partitions if is_mirrored(p)],
@@ -165,6 +167,7 @@ def show(seen: Survey) -> None:
             *([("config", _config_text(seen))] if seen.config else []),
             *([("plan", _plan_text(seen.plan))] if seen.plan is not None else []),
             *([("drained", _drained_text(seen.drained))] if seen.drained else []),
+            *([("upgrade", seen.upgrade.text())] if seen.upgrade is not None else []),
             ("partitions", f"{active} of {len(here)} with an active node"),
             *([("mirrored", f"{mirrored} partitions of other sites")] if mirrored else []),
             *((f"site {name}", _site_text(states)) for name, states in sync_sites(seen).items()),

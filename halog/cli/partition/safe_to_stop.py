@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from halog.cli.shared.connection import ClusterConnection
-    from halog.cli.shared.survey import NodeView, PartitionView
+    from halog.cli.shared.survey import NodeView, PartitionView, Survey
     from halog.core.placement.stop_check import CopyFact, StopVerdict
 
 
@@ -68,15 +68,15 @@ def check_known(connection: ClusterConnection, nodes: Collection[str]) -> None:
             raise UnknownNameError.of("node", node, known)
 
 
-def judge_all(connection: ClusterConnection, stopping: set[str]) -> list[StopVerdict]:
+def judge_all(connection: ClusterConnection, stopping: set[str], seen: Survey | None = None) -> list[StopVerdict]:
     """Return a verdict on every partition hosted by these nodes, and by those that would be offline without them (Q1),
-    from one look."""
+    from one look: `seen`, or a new one."""
     from halog.cli.shared.survey import survey
     from halog.core.placement.stop_check import judge
     from halog.core.table.group import as_of
     from halog.runtime.support.clock import wall_ms
 
-    seen = survey(connection)
+    seen = seen or survey(connection)
     falling = offline_then(connection, seen.nodes, stopping)
     gone = stopping | falling.keys()
     views = {v.partition: v for v in seen.partitions}

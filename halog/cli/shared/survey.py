@@ -16,6 +16,7 @@ import msgspec
 
 from halog.cli.shared.log_status import KafkaView, kafka_view
 from halog.cli.shared.mirror_status import standing_still, unmirrored
+from halog.cli.shared.upgrade_status import UpgradeView, upgrade_of
 from halog.core.roles import LEADING, Role
 from halog.core.sites.sync_sites import SYNC as SYNC_SITE
 from halog.core.table.definitions import status
@@ -197,6 +198,8 @@ class Survey(msgspec.Struct, frozen=True):
     """Nodes that were drained: they get no partitions that are added."""
     kafka: KafkaView | None = None
     """The log, if it does not answer."""
+    upgrade: UpgradeView | None = None
+    """The upgrade that is not over."""
 
     @property
     def is_well(self) -> bool:
@@ -230,6 +233,7 @@ def survey(connection: ClusterConnection) -> Survey:
         plan_of(connection),
         tuple(drained_nodes(connection.coordinator)),
         kafka_view(connection, said, [p.partition for p in partitions if p.state == NO_ACTIVE]),
+        upgrade_of(connection.coordinator),
     )
 
 

@@ -1,9 +1,9 @@
 """A node's store keeps this of the coordinator, in case that loses its data: see `halog.runtime.node.cluster_recovery`.
 
 Key, behind `halog:znode:`, the path; its value is MessagePack [when it was noted, in ms since 1970, the content]. Kept
-are partition tables, policies with their mappings, bindings, activated configurations, the cluster's level, zones that
-were switched, and drained nodes: what the logs do not tell, and what operators have decided. It may be a few seconds
-old, and nothing but a recovery reads it; where the logs know better they count.
+are partition tables, policies with their mappings, bindings, activated configurations, the cluster's level, an upgrade
+under way, zones that were switched, and drained nodes: what the logs do not tell, and what operators have decided. It
+may be a few seconds old, and nothing but a recovery reads it; where the logs know better they count.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.metadata.cluster_level import LEVEL_PATH
 from halog.metadata.config_versions import ACTIVE, OLD
+from halog.metadata.upgrades import PATH as UPGRADE_PATH
 from halog.ports import Coordinator, Store
 from halog.runtime.node.cluster_identity import identity
 from halog.runtime.support.clock import wall_ms
@@ -31,7 +32,7 @@ LOOK_S: Final = 2.0
 
 TURN_S: Final = 0.2
 
-FILES: Final = ("bindings", ACTIVE, LEVEL_PATH)
+FILES: Final = ("bindings", ACTIVE, LEVEL_PATH, UPGRADE_PATH)
 MARKS: Final = ("zones", "drained")
 FOLDERS: Final = ("policies", OLD, *MARKS)
 

@@ -21,7 +21,7 @@ from halog.config import Config
 from halog.core.ids import Reference
 from halog.core.table.table import PartitionTable
 from halog.metadata import nodes
-from halog.metadata.cluster_level import check_level
+from halog.metadata.cluster_level import LEVEL, check_level
 from halog.metadata.nodes import NodeInfo
 from halog.ports import SessionState
 from halog.release import RELEASE
@@ -199,7 +199,17 @@ class Runtime:
         registered = "" if witness is None else witness.registered
         hosts, me = host is not None, run.member
         info = NodeInfo(
-            *me, "", run.installation, hosts, self.pid, RELEASE, registered, machine(), types, versions.SPOKEN
+            *me,
+            "",
+            run.installation,
+            hosts,
+            self.pid,
+            RELEASE,
+            registered,
+            machine(),
+            types,
+            versions.SPOKEN,
+            level=LEVEL,
         )
         wait_s = 2 * config.timing.session_timeout_ms / 1000
         self._hello = versions.greeting(config.cluster.name, me, "node" if hosts else "client")

@@ -27,9 +27,10 @@ from halog.core.placement.turnover import NodeChange, Turnover
 from halog.core.table.definitions import DifferingLists, differing
 from halog.core.table.table import PartitionTable, Target
 from halog.core.tolerant import TolerantDecoder, TolerantStruct
-from halog.errors import CoordinatorError, HalogError, VersionError
+from halog.errors import CoordinatorError, HalogError, RefusedError, VersionError
 from halog.events import DIFFERING, REBALANCE
 from halog.metadata.drains import drained_at
+from halog.metadata.upgrades import STEPS_ASIDE, under_way
 from halog.ports import Coordinator, UnknownResult, Versioned
 from halog.runtime.events.history import History
 from halog.runtime.events.reporter import migration_told
@@ -46,7 +47,7 @@ class RebalancePaces(NamedTuple):
     """Holds the paces of a node that rebalances by itself."""
 
     look_s: float = 0.5
-    """The first node looks this often, in seconds: moves take longer, and each look reads two znodes."""
+    """The first node looks this often, in seconds: moves take longer, and each look reads three znodes."""
     at_once: int = 2
     """So many partitions move at the same time, as with `halog plan apply`."""
 
@@ -129,6 +130,8 @@ class AutoRebalance:
         if pause(self._paces.look_s):
             return
         mine, alive = self._mine()
+        if mine and not self._try("nothing is rebalanced yet", self._check_upgrade):
+            mine = []
         for policy, turnover in self._turnovers.items():
             what = f"policy {policy} is not rebalanced yet"
             if policy not in mine or not self._try(what, partial(self._look, policy, alive)):
@@ -142,6 +145,16 @@ class AutoRebalance:
             return [], set()
         me, alive = self._members.me.node, {m.node for m in self._members.alive}
         return [p for p in self._turnovers if me == min(alive.intersection(self._zone(p)), default="")], alive
+
+    def _check_upgrade(self) -> None:
+        """Raise RefusedError while nodes are being upgraded, or run several releases (U1): they stop and come back, and
+        nobody is to be replaced for that."""
+        upgrade = under_way(self._coordinator)
+        if upgrade is not None and upgrade.state in STEPS_ASIDE:
+            raise RefusedError(f"the nodes are brought to halog {upgrade.to}: plans wait until that is done")
+        releases = sorted({n.version for n in self._router.nodes.values() if n.hosts})
+        if len(releases) > 1:
+            raise RefusedError(f"the nodes run halog {', '.join(releases)}: plans wait until all run one release")
 
     def _try(self, what: str, work: Callable[[], None]) -> bool:
         try:

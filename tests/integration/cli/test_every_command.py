@@ -30,6 +30,7 @@ LOG_READERS = [
     "mapper list",
     "type list",
     "type retire",
+    "upgrade can-rollback",
 ]
 """Without the log they cannot say or do anything."""
 OTHER_SITE = ["conflicts list", "site demote", "site list"]

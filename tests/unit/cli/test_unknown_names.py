@@ -38,7 +38,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def state(cluster: Cluster) -> dict[str, Any]:
     """What a command could have changed, as the coordinator holds it."""
-    places = ("partitions", "policies", "drained", "plan", "holds", "zones")
+    places = ("partitions", "policies", "drained", "plan", "holds", "zones", "upgrade", "level")
     found = {path: cluster.tree.get(path) for top in places for path in below(cluster, top)}
     return {path: None if value is None else value.data for path, value in found.items()}
 
@@ -51,8 +51,15 @@ def test_every_command_is_in_the_table() -> None:
     assert sorted(CALLS) == sorted(name for name, _ in commands())
 
 
-NEW = {("node start", "name"), ("log hold", "name"), ("mapper explain", "words")}
-"""By command and parameter: a name that is made, or looked up without a cluster; words that begin with a name."""
+NEW = {
+    ("node start", "name"),
+    ("log hold", "name"),
+    ("mapper explain", "words"),
+    ("upgrade start", "to"),
+    ("upgrade plan", "to"),
+}
+"""By command and parameter: a name that is made, or looked up without a cluster; words that begin with a name; a
+release."""
 
 
 def test_every_parameter_that_takes_a_name_is_in_the_table() -> None:
@@ -127,6 +134,11 @@ def test_what_is_meant_for_another_cluster_changes_nothing_here(
         "rebalance --policy p",
         "restore undo",
         "drain A --undo",
+        "upgrade pause",
+        "upgrade start --all",
+        "upgrade start --one A",
+        "upgrade rollback",
+        "upgrade finish",
         "partition require p-0 0",
         "partition designate p-0 none",
     ],
@@ -169,6 +181,9 @@ LOOKS = [
     "list Aircraft",
     "version",
     "safe-to-stop A",
+    "upgrade plan",
+    "upgrade status",
+    "upgrade can-rollback",
 ]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from halog.adapters.memory import MemoryCoordinator
 from halog.errors import CoordinatorError
-from halog.metadata import config_versions, drains, restore_requests, zone_switches
+from halog.metadata import config_versions, drains, restore_requests, upgrades, zone_switches
 from halog.metadata.nodes import read_nodes
 from halog.metadata.partition_tables import table_of
 from halog.ports import Coordinator
@@ -25,6 +25,7 @@ READS: dict[str, Callable[[Coordinator], object]] = {
     "config/active": config_versions.read,
     "site_votes/p-0": lambda c: voting.held(c, "p-0"),
     "plan": plans.read,
+    "upgrade": upgrades.read_upgrade,
 }
 
 

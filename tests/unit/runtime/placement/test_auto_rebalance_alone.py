@@ -77,11 +77,13 @@ class Alone:
         """Where partitions are to move."""
         return {name: t.target.nodes for name, (_, t) in self.tables.items() if t.target}
 
-    def look(self, now: int, *up: str) -> list[str]:
+    def look(self, now: int, *up: str, later: str = "") -> list[str]:
+        """`later`: a node that runs another release than the rest."""
         self.now = now
         self.members.alive = frozenset(Member(n, 1) for n in up)
         self.nodes.clear()
-        self.nodes.update({n: SimpleNamespace(name=n, hosts=True) for n in up})
+        releases = {n: "0.3.0" if n == later else "0.2.0" for n in up}
+        self.nodes.update({n: SimpleNamespace(name=n, hosts=True, version=r) for n, r in releases.items()})
         self.it.turn(lambda seconds: False)
         return self.causes
 
@@ -124,6 +126,30 @@ def test_each_restart_of_the_first_node_is_one_of_its_own(alone: Alone) -> None:
     assert alone.look(900, "B") == []
     assert alone.look(1_199, "B") == []
     assert alone.look(1_200, "B") == ["A has been gone for long"]
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize("state", ["running", "paused"])
+def test_nobody_is_replaced_while_nodes_are_upgraded(alone: Alone, state: str) -> None:
+    """Time begins anew behind it. Once every node runs the release, and all that is left is to raise the level, plans
+    are made again."""
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
+    alone.tree.create("upgrade", b'{"to":"0.3.0","state":"%s"}' % state.encode())
+    for now in (0, 500, 1_000, 5_000):
+        assert alone.look(now, "B") == []
+    alone.tree.set("upgrade", b'{"to":"0.3.0","state":"complete"}', 0)
+    assert alone.look(5_100, "B") == []
+    assert alone.look(5_300, "B") == []
+    assert alone.look(5_500, "B") == ["A has been gone for long"]
+
+
+@pytest.mark.feature("U1")
+def test_nobody_is_replaced_while_nodes_run_several_releases(alone: Alone) -> None:
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B","C"]}')
+    for now in (0, 500, 5_000):
+        assert alone.look(now, "B", "C", later="C") == []
+    assert alone.look(5_100, "B", "C") == []
+    assert alone.look(5_500, "B", "C") == ["A has been gone for long"]
 
 
 @pytest.mark.parametrize("away", ["offline", "coordinated"])

@@ -1,0 +1,1 @@
+"""This room brings the nodes of a cluster to another release, one after the other."""
