@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any
 
-from halog.backend import Execute
+from halog.backend import Execute, Work
 from halog.config.check import wrong_name
 from halog.core import results as res
 from halog.core.ids import Member
+from halog.core.log.records import CREATE, LAST_OP
 from halog.errors import FrameError, HalogError, NotActiveError, NothingToDoError, RefusedError, VersionMismatchError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Peer
@@ -318,6 +319,7 @@ class Service:
     def _submit(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.Submit)
         copy = self._active(r.partition)
+        self._check_known(r.work)
 
         def answer(result: res.Result) -> None:
             _send(peer, _outcome(result, r.partition))
@@ -326,9 +328,16 @@ class Service:
             copy, copy.submit(r.tx, r.work, answer, r.epoch, exact=True)
         )  # it may have been under way for long
 
+    def _check_known(self, work: Work) -> None:
+        """Raise UnsupportedRequestError for what this halog would write as something else, or show a method so."""
+        for write in work.writes:
+            if not CREATE <= write.op <= LAST_OP:
+                raise versions.unknown(self.hello.node, f"to write with op {write.op}")
+
     def _prepare(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.PrepareRequest)
         copy = self._active(r.partition)
+        self._check_known(r.work)
 
         def answer(result: res.Result) -> None:
             _send(peer, _outcome(result, r.partition))
@@ -391,6 +400,7 @@ class Service:
     def _invoke(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Invoke)
         self._active(r.partition, r.invocation.least)
+        self._check_known(r.invocation.work)
         return frames.InvocationReply(abridged(self.execute(r.partition, r.invocation), self._most_read))
 
     def _ask_outcome(self, peer: Asking, r: object) -> None:

@@ -210,7 +210,7 @@ def test_a_snapshot_of_another_format_is_not_restored(
     taker.take(copy)
     marker = state(cluster, copy.node.me.node)[b"p"]
     assert marker is not None
-    taker._writer(copy).write(taker.state_tp(copy), [(b"p", changed(marker), {})])
+    cluster.broker.write(taker.state_tp(copy), [(b"p", changed(marker), {})], marker=False)
     fresh = Fresh(cluster)
     assert fresh.restore() == 0, "it is read from the log"
     assert list(fresh.store.scan(b"")) == []
@@ -228,11 +228,11 @@ def test_a_row_of_a_kind_that_a_later_version_wrote_is_not_passed_over(cluster: 
     fresh = Fresh(cluster)
     assert fresh.restore() > 0
     before = list(fresh.store.scan(b""))
-    taker._writer(copy).write(taker.state_tp(copy), [(b"z and more", b"whatever it says", {})])
+    cluster.broker.write(taker.state_tp(copy), [(b"z and more", b"whatever it says", {})], marker=False)
     with pytest.raises(LaterRecordError, match="has a row of kind 7a, which a later version of halog wrote"):
         fresh.restore()
     assert list(fresh.store.scan(b"")) == before
-    taker._writer(copy).write(taker.state_tp(copy), [(b"z and more", None, {})])
+    cluster.broker.write(taker.state_tp(copy), [(b"z and more", None, {})], marker=False)
     assert fresh.restore() > 0
 
 
@@ -244,7 +244,7 @@ def test_fields_of_a_later_version_in_a_marker_are_passed_over(cluster: Cluster)
     marker = state(cluster, copy.node.me.node)[b"p"]
     assert marker is not None
     more = msgspec.msgpack.encode({**msgspec.msgpack.decode(marker), "note": "of a later version"})
-    taker._writer(copy).write(taker.state_tp(copy), [(b"p", more, {})])
+    cluster.broker.write(taker.state_tp(copy), [(b"p", more, {})], marker=False)
     assert Fresh(cluster).restore() == copy.core.state.chain.state.lsn
 
 
@@ -260,7 +260,7 @@ def test_a_node_that_needs_a_snapshot_of_a_later_version_is_up_without_that_copy
     other = next(name for name in cluster.names if name != copy.node.me.node)
     cluster.kill(other)
     cluster.disks[other] = MemoryDisk(other)
-    taker._writer(copy).write(taker.state_tp(copy), [(b"p", of_a_later_format(marker), {})])
+    cluster.broker.write(taker.state_tp(copy), [(b"p", of_a_later_format(marker), {})], marker=False)
     taker.log.trim(copy.tp, 2)
     cluster.restart(other)
     wait_until(lambda: copy.name in cluster.node(other).runtime.copies, "it has looked at all copies")
@@ -281,7 +281,7 @@ def test_who_mirrors_writes_nothing_over_a_snapshot_of_a_later_version(cluster: 
     assert marked_up_to(log, tp, SnapshotMark(), log_id) == copy.core.state.next_offset
     marker = state(cluster, copy.node.me.node)[b"p"]
     assert marker is not None
-    taker._writer(copy).write(tp, [(b"p", of_a_later_format(marker), {})])
+    cluster.broker.write(tp, [(b"p", of_a_later_format(marker), {})], marker=False)
     with pytest.raises(LaterRecordError, match="a marker of format 5"):
         marked_up_to(log, tp, SnapshotMark(), log_id)
 

@@ -83,7 +83,7 @@ def test_a_new_name_with_a_dot_is_refused_by_name_and_makes_nothing(
         belonging.create_topics(outside(broker, tree), config("fleet", policy, static), "A")
     assert key in refused.value.message
     assert "fleet.eu" in refused.value.message
-    assert not broker._topics
+    assert not any(map(broker.partitions, ("fleet.schemas", "fleet.events", f"fleet.{policy}.log")))
     assert not tree.children("")
 
 
@@ -92,7 +92,9 @@ def test_a_policy_of_before_keeps_its_name() -> None:
     before = config("fleet", "eu.p")
     tree.create("policies/eu.p", agreement.mapping(before, "eu.p"), 0)
     belonging.create_topics(outside(broker, tree), before, "A")
-    assert "fleet.eu.p.log" in broker._topics
+    assert broker.partitions("fleet.eu.p.log")
+    assert broker.partitions("fleet.schemas")
+    assert broker.partitions("fleet.events")
 
 
 def test_it_is_not_activated_either() -> None:

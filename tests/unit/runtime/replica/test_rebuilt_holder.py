@@ -57,9 +57,9 @@ def test_a_copy_that_cannot_be_rebuilt_by_this_version_keeps_what_its_node_ackno
         (replica,) = [n for n in cluster.names if n != active]
         taker, leading = on(cluster, active)
         taker.take(leading)
-        writer, topic, marker = taker._writer(leading), taker.state_tp(leading), state(cluster, active)[b"p"]
+        topic, marker = taker.state_tp(leading), state(cluster, active)[b"p"]
         assert marker is not None
-        writer.write(topic, [(b"p", of_a_later_format(marker), {})])
+        cluster.broker.write(topic, [(b"p", of_a_later_format(marker), {})], marker=False)
         taker.log.trim(log_of(cluster), 2)
         old = copy_on(cluster, replica)
         old.save()
@@ -77,7 +77,7 @@ def test_a_copy_that_cannot_be_rebuilt_by_this_version_keeps_what_its_node_ackno
         now = dict(store.scan(prefix))
         assert len(unlogged_tail.stored(store, prefix)) == 3
         assert now == {prefix + b"u": now[prefix + b"u"], **stored}
-        writer.write(topic, [(b"p", marker, {})])  # what a later version reads in it
+        cluster.broker.write(topic, [(b"p", marker, {})], marker=False)  # what a later version reads in it
         for name in cluster.names:
             cluster.kill(name)
         cluster.broker.drop_held(log_of(cluster))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,10 +17,11 @@ from halog.errors import DeadlineError, NotActiveError, OutcomeUnknownError, Par
 from halog.metadata.nodes import NodeInfo
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
-from halog.runtime.rpc.remote_sites import RemoteSite
+from halog.runtime.rpc.remote_sites import RemotePaces, RemoteSite
 from halog.runtime.rpc.router import Router
 from halog.runtime.rpc.versions import SPOKEN
 from halog.runtime.support.adapters import SiteAccess
+from halog.testing.cluster import wait_until
 
 A, B = Member("A", 1), Member("B", 1)
 LED_BY_A = PartitionTable(
@@ -75,21 +77,21 @@ def test_what_another_connection_reads_counts_whatever_its_version() -> None:
         made.create("partitions/p-0", table.to_bytes())
         for _ in range(3 if tree is trees[0] else 0):
             made.set("partitions/p-0", table.to_bytes(), made.get("partitions/p-0").version)  # type: ignore[union-attr]
-    left = list(trees)
+    left, reached = list(trees), list[MemoryCoordinator]()
 
     def reach(site: str) -> SiteAccess:
         coordinator = MemoryCoordinator(left.pop(0))
         coordinator.connect(lambda state: None)
+        reached.append(coordinator)
         return SiteAccess(site, SimpleNamespace(close=lambda: None), coordinator)  # type: ignore[arg-type]
 
-    far = RemoteSite("east", Dropping(), {}, reach, lambda remote: None)  # type: ignore[arg-type]
-    far._wanted.add("p-0")
-    far._closing = True  # nobody waits between turns
-    far._turn()
+    paces = RemotePaces(look_s=0.05)
+    far = RemoteSite("east", Dropping(), {}, reach, lambda remote: None, paces)  # type: ignore[arg-type]
+    far.follow("p-0", time.monotonic() + 10)
     assert (far.active("p-0"), far.stamp("p-0")) == ("A", 3)
-    far._let_go()
-    far._turn()
-    assert (far.active("p-0"), far.stamp("p-0")) == ("B", 0)
+    reached[0].suspend()
+    wait_until(lambda: (far.active("p-0"), far.stamp("p-0")) == ("B", 0), "it is reached anew, and read")
+    far.close()
 
 
 def test_a_vote_that_was_for_another_site_names_the_one_that_serves_now() -> None:

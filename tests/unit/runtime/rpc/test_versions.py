@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -13,7 +14,9 @@ import pytest
 
 import halog
 from halog.adapters.memory import MemoryChannel
+from halog.backend import Invocation, Work, Write
 from halog.core.ids import Member
+from halog.core.log.records import CREATE
 from halog.core.table.table import PartitionTable
 from halog.errors import FrameError, UnreachableError, UnsupportedRequestError, VersionMismatchError
 from halog.metadata.nodes import NodeInfo
@@ -231,6 +234,30 @@ def test_what_a_greeting_is_answered_with_ends_the_request_before_it_is_sent(
     assert caught.value.evidence["sent"] is False
     here.close()
     there.channel.close()
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize("op", [3, -1])
+def test_a_write_of_an_op_that_is_not_known_is_refused_and_nothing_of_it_is_done(cluster: Cluster, op: int) -> None:
+    """By whoever would have it in his log: to vote, to commit, and before a method sees it."""
+    writes = (Write(CREATE, bytes(24), b"known", b"1", -1), Write(op, bytes(24), b"unknown", b"2", -1))
+    work, tx = Work((), writes), os.urandom(16)
+    wait_until(lambda: cluster.tables()["test-0"].active is not None, "somebody serves it")
+    serves = cluster.tables()["test-0"].active
+    assert serves is not None
+    active = cluster.node(serves.node).runtime.copies["test-0"]
+    router = next(cluster.node(name).runtime.router for name in cluster.names if name != serves.node)
+    wait_until(lambda: active.serving and router.active("test-0") == serves.node, "the other one knows")
+    before = active.core.state.chain.state.lsn
+    for request in (
+        frames.Submit("test-0", tx, work),
+        frames.PrepareRequest("test-0", tx, "test-0", ("test-0", "test-1"), b"", work),
+        frames.Invoke("test-0", Invocation(bytes(8), b"known", "method", b"", work)),
+    ):
+        with pytest.raises(UnsupportedRequestError, match=f"does not know the request to write with op {op}") as caught:
+            router.ask("test-0", request, 5.0, lambda: False)
+        assert caught.value.happened is False
+    assert active.core.state.chain.state.lsn == before
 
 
 @pytest.mark.feature("U1")
