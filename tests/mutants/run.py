@@ -37,6 +37,7 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     remaps,
     shown,
     sites,
+    state_hashes,
     stills,
     stopping,
     sync_sites,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from halog.core.log.chain import ChainState
+from halog.errors import HalogError
 from halog.metadata.mirrors import MirrorStatus, standing
 from halog.runtime.node.paces import Paces
+from halog.runtime.replica.hash_server import told
 from halog.testing.cluster import WAIT_S, Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 
@@ -81,6 +83,23 @@ def level(*clusters: Cluster) -> None:
         wait_until(lambda: not apart(), "level")
     except AssertionError:
         raise AssertionError(f"not one history within {WAIT_S:g} s: {apart()}") from None
+    same_objects(*clusters)
+
+
+def same_objects(*clusters: Cluster) -> None:
+    """All copies at a lsn, at whichever site, have the same hash of their objects, and it is that of what they have
+    stored (U1). Those that cannot say are left out."""
+    found: dict[tuple[str, int], dict[str, bytes]] = {}
+    for cluster in clusters:
+        for name in cluster.running:
+            for partition, copy in list(cluster.node(name).runtime.copies.items()):
+                with suppress(HalogError):
+                    said = told(copy, scan=True)
+                    assert said.hash == said.scanned, f"{partition} on {name} is not stored as the log has it"
+                    found.setdefault((partition, said.lsn), {})[name] = said.hash
+    assert found, "no copy says anything"
+    for (partition, lsn), hashes in found.items():
+        assert len(set(hashes.values())) == 1, f"other objects of {partition} at lsn {lsn}: {hashes}"
 
 
 def stands(cluster: Cluster, partition: str = "test-0") -> MirrorStatus | None:

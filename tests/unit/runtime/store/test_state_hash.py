@@ -276,6 +276,7 @@ def test_marks_are_kept_at_the_same_lsns_by_all_and_only_the_last_ones() -> None
 
 def test_a_copy_that_has_not_read_its_log_yet_keeps_no_marks() -> None:
     kept = StateHash()
+    kept.begin(NO_OBJECTS, 0)
     for lsn in range(1, 2 * EVERY + 1):
         kept.passed(lsn)
     assert kept.marks == ()
