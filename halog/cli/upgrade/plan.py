@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from halog.runtime.upgrade.order import PlannedNode
 
 SHOWN = 3
-"""So many partitions are named that would be in the way."""
+"""So many partitions are named that are handed over, or would be in the way."""
 
 
 @upgrade.command("plan")
@@ -89,9 +89,16 @@ def _moves(one: PlannedNode) -> list[dict[str, str | None]]:
 
 
 def _takers(moves: list[dict[str, str | None]]) -> str:
-    """Return who takes over how much."""
-    takers = dict.fromkeys(m["to"] for m in moves)
-    return ", ".join(f"{to or 'nobody'}: {sum(m['to'] == to for m in moves)}" for to in takers)
+    """Return who takes over what; the JSON names all."""
+    by: dict[str | None, list[str]] = {}
+    for move in moves:
+        by.setdefault(move["to"], []).append(str(move["partition"]))
+    return "; ".join(f"{to or 'nobody'}: {_some(names)}" for to, names in by.items())
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def _span(protocols: list[int] | None) -> str:

@@ -188,7 +188,7 @@ def _drive(
     from halog.cli.upgrade.telling import tell_step
     from halog.errors import HalogError
     from halog.runtime.support.clock import wall_ms
-    from halog.runtime.upgrade.driver import UpgradeDriver
+    from halog.runtime.upgrade.driver import UpgradeDriver, UpgradePausedError
 
     tell_step(connection, now, how, f"{now.by} asked for it")
     with progress() as bar:
@@ -204,6 +204,8 @@ def _drive(
         driver = UpgradeDriver(fleet, connection.coordinator, now.run, tell, wall_ms, options.timeout_s)
         try:
             then = driver.go(nodes)
+        except UpgradePausedError:  # whoever did that has told it
+            raise
         except (HalogError, KeyboardInterrupt) as e:
             tell_step(connection, now, "paused", str(e) or "the command was interrupted")
             raise
