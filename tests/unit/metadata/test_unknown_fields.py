@@ -20,7 +20,17 @@ from halog.core.sites.mirror import Checkpoint
 from halog.core.table import definitions, resync
 from halog.core.table.table import ASYNC, SYNC, PartitionDefinition, PartitionTable, Replica, Resync, Target, arrange
 from halog.errors import VersionMismatchError
-from halog.metadata import groups, log_holds, mapped_policies, mirrors, restore_requests, sync_waits, zone_switches
+from halog.metadata import (
+    cluster_level,
+    groups,
+    log_holds,
+    mapped_policies,
+    mirrors,
+    restore_requests,
+    sync_waits,
+    upgrades,
+    zone_switches,
+)
 from halog.metadata.partition_tables import change_table
 from halog.ports import Coordinator
 from halog.runtime.membership.challenges import Challenging
@@ -244,13 +254,25 @@ CHANGES = [
         on_line("lines/B/A", lambda me: me.ask(Member("B", 2), 5, lost=True), met=False),
         "asker",
     ),
+    Change(
+        "level",
+        {"level": 2, "floor": 1, "since_ms": 5, "by": "ops"},
+        lambda c: cluster_level.raise_level(c, 3, "ops", 6),
+        "level",
+    ),
+    Change(
+        "upgrade",
+        {"to": "9.9", "before": {"A": "0.2.0"}, "order": ["A"], "state": "running"},
+        lambda c: upgrades.change(c, lambda now: now and msgspec.structs.replace(now, done=("A",))),
+        "done",
+    ),
 ]
 
 
 ANEW = {
     "nodes": "a run's own registration, which ends with it",
     "cluster": "never changed",
-    "level": "written by nobody who does not know the next level",
+    "upgrading": "a command's own, which ends with it",
     "recovery": "one recovery's, deleted behind it",
     "recovering": "a process's own, which ends with it",
     "bindings": "a map of all types, which has no other fields",
