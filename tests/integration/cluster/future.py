@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+from halog.release import RELEASE as HALOG
 from tests.integration.cluster.processes import ROOT
 
 PACKAGES = ("halog", "mappers", "restore", "spark_jobs")
@@ -20,7 +21,7 @@ class Edit(NamedTuple):
     later: str
 
 
-NAMED = Edit("halog/release.py", '"0.2.0.dev0"', f'"{RELEASE}"')
+NAMED = Edit("halog/release.py", f'"{HALOG}"', f'"{RELEASE}"')
 LATER = (
     NAMED,
     Edit("halog/release.py", "LEVEL: Final = 1", "LEVEL: Final = 2"),
