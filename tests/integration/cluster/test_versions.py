@@ -12,7 +12,7 @@ import pytest
 
 from halog.release import RELEASE
 from tests import forked
-from tests.integration.cluster import future
+from tests.integration.cluster import future, released
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.client import FLIGHTS
 from tests.integration.cluster.fleet import Aircraft
@@ -33,25 +33,36 @@ def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return future.written(tmp_path_factory.mktemp("later"), future.LATER)
 
 
-class Walk:
-    """A cluster whose nodes change their version, die and freeze; a table that a later version has written keeps what
-    that wrote."""
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """The last release; None: this halog, where the checkout has no history."""
+    return released.written(tmp_path_factory.mktemp("earlier"))
 
-    def __init__(self, cluster: Cluster, later: Path, seed: int) -> None:
+
+class Walk:
+    """A cluster whose nodes change their version, die and freeze: the last release, this halog, and a later one. A
+    table that the later version has written keeps what that wrote."""
+
+    def __init__(self, cluster: Cluster, earlier: Path | None, later: Path, seed: int) -> None:
         self.cluster = cluster
-        self.later = later
+        self.releases = {released.RELEASE: earlier, RELEASE: None, future.RELEASE: later}
+        if earlier is None:
+            del self.releases[released.RELEASE]
         self.chance = random.Random(seed)
-        self.is_later = dict.fromkeys(cluster.nodes, False)
+        self.runs = dict.fromkeys(cluster.nodes, next(iter(self.releases)))
         self.marked: set[str] = set()
         self.done: list[str] = []
 
     def start(self, node: str) -> None:
-        self.cluster.launch(node, source=self.later if self.is_later[node] else None).ready()
+        self.cluster.launch(node, source=self.releases[self.runs[node]]).ready()
 
     def change(self, node: str) -> None:
-        """Stop it in order, and start the other version on its data."""
+        self.become(node, self.chance.choice([r for r in self.releases if r != self.runs[node]]))
+
+    def become(self, node: str, release: str) -> None:
+        """Stop it in order, and start this version on its data."""
         assert self.cluster.processes[node].terminate() == 0
-        self.is_later[node] = not self.is_later[node]
+        self.runs[node] = release
         self.start(node)
 
     def kill(self, node: str) -> None:
@@ -100,12 +111,15 @@ def answering(partitions: list[dict[str, Any]]) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("seed", [*range(1, 7), *(pytest.param(n, marks=pytest.mark.long) for n in range(7, 17))])
-def test_two_versions_side_by_side_lose_nothing(make: Make, later: Path, seed: int) -> None:
-    """A random walk over upgrade, downgrade, kill -9, freeze and hand-over, under traffic of clients of both versions;
-    commands of both see the whole cluster, and manage nodes of the other."""
+def test_several_versions_side_by_side_lose_nothing(make: Make, earlier: Path | None, later: Path, seed: int) -> None:
+    """A random walk over upgrade, downgrade, kill -9, freeze and hand-over, under traffic of clients of two versions;
+    commands of all see the whole cluster, and manage nodes of the others."""
     cluster = make()
-    cluster.start()
-    walk = Walk(cluster, later, seed)
+    walk = Walk(cluster, earlier, later, seed)
+    for node in cluster.nodes:
+        cluster.launch(node, source=walk.releases[walk.runs[node]])
+    for node in cluster.nodes:
+        cluster.processes[node].ready()
     client = Process(
         "later-client", cluster.directory, ["tests.integration.cluster.client", str(cluster.toml), "later", "2"], later
     )
@@ -113,15 +127,17 @@ def test_two_versions_side_by_side_lose_nothing(make: Make, later: Path, seed: i
     with Load(cluster.client(), f"walk{seed}-") as load:
         for node in walk.chance.sample(list(cluster.nodes), walk.chance.choice((1, 2))):
             walk.change(node)
+        walk.become(node, future.RELEASE)
+        walk.lead(node)  # it writes a table
         for _ in range(STEPS if seed <= 6 else MORE_STEPS):
             walk.step(load)
         cluster.whole()
         versions = {n["node"]: n["version"] for n in told(cluster, later, "node", "list", "--format", "json")}
-        assert versions == {n: future.RELEASE if is_later else RELEASE for n, is_later in walk.is_later.items()}
-        for source in (None, later):
+        assert versions == walk.runs
+        for source in walk.releases.values():
             copies = answering(told(cluster, source, "partition", "list", "--format", "json"))
             assert copies == {t.name: set(t.configured) for t in cluster.tables()}
-        for source in (None, later):
+        for source in walk.releases.values():
             partition, to = walk.chance.choice(cluster.partitions()), walk.chance.choice(list(cluster.nodes))
             if partition not in cluster.led_by(to):
                 told(cluster, source, "failover", partition, "--to", to, "--format", "json")
