@@ -1,5 +1,5 @@
 """Asks the test to restart a node, as `halog upgrade start --hook` runs it: a node must be a child of the test, with
-which it ends. It ends when the test has done it."""
+which it ends. It ends when the test has done it, or the command that runs it is no more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def main(directory: Path) -> None:
     draft = wish.with_suffix(".draft")
     draft.write_text(os.environ["HALOG_TO"])
     draft.rename(wish)
-    while wish.exists():
+    command = os.getppid()
+    while wish.exists() and os.getppid() == command:
         time.sleep(LOOK_S)
 
 
