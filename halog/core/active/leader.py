@@ -64,9 +64,6 @@ class Leader:
         self.epoch = epoch
         self.node_list = group
         self.writer = writer = Writer(copy.chain, copy.outcomes, copy.settings, copy.next_offset, copy.tag)
-        joined = copy.chain.state.joined
-        if joined and joined[-1].epoch == epoch:  # what this branch states, others need not have read
-            writer.level = 1
         self.pushing = ReplicaPush(copy, epoch, writer, answers_early)
         self.votes = Participant(writer, copy.ledger, copy.table.name, copy.now)
         self.sync = SyncSet(copy.table)

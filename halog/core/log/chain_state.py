@@ -40,6 +40,8 @@ class ChainState(msgspec.Struct, frozen=True):
     once."""
     level: int = 1
     """The highest level that this history states: what is appended to it is of this level (U1)."""
+    unstated: bool = False
+    """Did branches become one since a level was stated? Each has stated its own, and readers of one know only that."""
 
     @property
     def head(self) -> tuple[EpochId, int]:

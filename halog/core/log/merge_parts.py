@@ -131,6 +131,7 @@ def opened(s: ChainState, record: EpochMerged, hash_: bytes) -> ChainState:
         lineage=(*branches[0].lineage, (h.epoch, h.lsn)),
         joined=joined,
         undoings=undoings,
+        unstated=s.unstated or len(branches) > 1,
     )
 
 

@@ -130,7 +130,7 @@ class Host:
         self.spread = settling.spread
         self.ask_decision = settling.ask_decision
         self.pacing = ReadPace(self)
-        self.levels = LevelFeed(coordinator, self.hosted, self.run)
+        self.levels = LevelFeed(coordinator, self.hosted)
         self.level_stands = self.levels.stands
         self.placing = CopyPlacement(self)
         self.disk = Disk(store)
@@ -176,6 +176,7 @@ class Host:
             ("flushes", self.store.run),
             ("refresh", lambda: self._refreshing.turn(self._closing)),
             ("overrides", lambda: overrides.turn(self._closing)),
+            ("levels", lambda: self.levels.turn(self._closing)),
             ("placing", lambda: self.placing.turn(self._closing)),
             *((f"log-asked-{i}", lambda: self.log_questions.turn(self._closing)) for i in range(ASKERS)),
         ):

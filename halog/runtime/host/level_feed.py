@@ -21,26 +21,24 @@ from halog.runtime.replica.driver import Copy
 logger = logging.getLogger("halog.host")
 
 BY: Final = "a log that states it"
+LOOK_S: Final = 0.25
+"""How often it is looked whether the coordinator's level is to be raised."""
 
 
 class LevelFeed:
-    """A `LevelFeed` tells copies of the level. What fails is tried again when the coordinator says the level next: it
-    does so behind each lost connection."""
+    """A `LevelFeed` tells copies of the level, and raises the coordinator's to one that stands already: it tries until
+    that is done."""
 
-    def __init__(
-        self,
-        coordinator: Coordinator,
-        copies: Callable[[], Collection[Copy]],
-        run: Callable[[Callable[[], None]], None],
-    ) -> None:
-        """Take the copies that are hosted now, and who does what may block."""
+    def __init__(self, coordinator: Coordinator, copies: Callable[[], Collection[Copy]]) -> None:
+        """Take the copies that are hosted now."""
         self._coordinator = coordinator
         self._copies = copies
-        self._run = run
-        self._level = 1
+        self._level: int | None = None
+        """What the coordinator has said; None: nothing yet."""
         self._lock = threading.Lock()
-        self._raising = 0
-        """The level that the coordinator's is being raised to, for one copy or for hundreds; 0: none."""
+        self._stands = 0
+        """The level that the coordinator's is to be raised to, as one copy says, or hundreds; 0: none."""
+        self._failed = False
 
     def seen(self, level: int) -> None:
         """Take the level that the coordinator says."""
@@ -50,21 +48,27 @@ class LevelFeed:
 
     def tell(self, copy: Copy) -> None:
         """Tell a copy, one that is hosted from now on, too."""
-        copy.post(ev.LevelSeen(self._level))
+        if self._level is not None:
+            copy.post(ev.LevelSeen(self._level))
 
     def stands(self, level: int) -> None:
-        """Raise the coordinator's level to one that stands already."""
+        """Let the coordinator's level be raised to one that stands already."""
         with self._lock:
-            if level <= self._raising:
-                return
-            self._raising = level
-        self._run(lambda: self._raise(level))
+            self._stands = max(self._stands, level)
 
-    def _raise(self, level: int) -> None:
-        with self._lock:
-            if self._raising == level:
-                self._raising = 0  # first: who asks from now on may have heard of a later change
+    def turn(self, closing: threading.Event) -> None:
+        """Take one turn of the thread that raises it."""
+        if closing.wait(LOOK_S) or not self._stands:
+            return
+        level = self._stands
         try:
             raise_level(self._coordinator, level, BY, int(time.time() * 1000))
         except (HalogError, UnknownResult) as e:
-            logger.warning("a log states level %d, and the coordinator's could not be raised to it yet: %s", level, e)
+            if not self._failed:
+                logger.warning("a log states level %d, and the coordinator's is not raised to it yet: %s", level, e)
+            self._failed = True
+            return
+        self._failed = False
+        with self._lock:
+            if self._stands == level:
+                self._stands = 0

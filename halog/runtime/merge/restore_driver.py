@@ -25,6 +25,7 @@ from halog.core.table.tell import Tell
 from halog.errors import CoordinatorError, DeadlineError, HalogError, LogError, RefusedError
 from halog.events import RESTORED
 from halog.metadata import log_holds as retention, mirror_starts as places, restore_requests as restores
+from halog.metadata.cluster_level import raise_level
 from halog.metadata.restore_requests import DONE, FAILED, MERGING, NOTHING, READING, SETTLING, RestoreRequest
 from halog.ports import TopicPartition, UnknownResult, Versioned
 from halog.runtime.merge import closed_branch, spark_results as classified
@@ -37,6 +38,7 @@ from halog.runtime.merge.merge_paces import PACES, MergePaces
 from halog.runtime.merge.spark_results import SparkResults
 from halog.runtime.rpc.result_errors import to_error
 from halog.runtime.support.adapters import SiteAccess
+from halog.runtime.support.clock import wall_ms
 from halog.runtime.topics.schemas import Definitions, bring
 from halog.schema.versions import bringing
 from restore.branch import Side, branch
@@ -243,8 +245,20 @@ class _PartitionRestore:
             finish = comparing.by_itself(fork, theirs, branch(theirs, fork, elsewhere.committed), name)
         floor = max(e.number for e, _ in (*theirs.state.lineage, (theirs.state.epoch, 0)))
         _check_apart(self._own.now().state, theirs)
+        self._state_level(theirs.state.level)
         if self._open(floor, lambda e: self._records(e, theirs, finish, name), name):
             classified.let_go(self._host.coordinator, self._copy.name, self._asked.site)
+
+    def _state_level(self, level: int) -> None:
+        """Let the log state the other branch's level before anything of it is merged into it (U1)."""
+        said = f"its log is to state level {level} first, as the other branch does"
+        for _ in range(int(self._paces.close_s / self._paces.look_s)):
+            if self._own.now().state.level >= level:
+                return
+            raise_level(self._host.coordinator, level, f"the merge of {self._copy.name}", wall_ms())
+            self._say(READING, said)
+            self._own.go_on(self._paces.look_s)
+        raise DeadlineError(f"{said}: does its active node append?")
 
     def _comparing(self) -> MergeComparison:
         even = bringing(Definitions(self._host.log, self._definitions.topic).all())

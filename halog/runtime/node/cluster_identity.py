@@ -117,6 +117,11 @@ def _has_copies(store: Store, coordinator: Coordinator) -> bool:
     return any(store.get(position_key(bytes.fromhex(table.log_id))) is not None for table in tables)
 
 
+def owner_item(config: Config, id_: str, node: str) -> tuple[bytes, bytes]:
+    """Return how a store notes whose it is."""
+    return _KEY, msgspec.json.encode(DirectoryOwner(config.cluster.name, id_, node))
+
+
 def remember(store: Store, config: Config, id_: str, node: str) -> None:
     """Note whose it is from now on."""
     wanted = DirectoryOwner(config.cluster.name, id_, node)

@@ -48,9 +48,10 @@ def renew(store: Store, config: Config, node: str) -> RenewedIdentity:
     for prefix in prefixes:
         pushed_records.forget(store, prefix)
     replaced_mark.note(store, f"it is a copy of node {known.node or 'another node'}'s", None, told=True)
-    belonging.remember(store, config, known.id, node)
     installation = time.time_ns()
-    store.write([(INSTALLATION, installation.to_bytes(8, "big"))], flush=True)  # last: whoever dies before repeats it
+    owner = belonging.owner_item(config, known.id, node)
+    # Last, and together: whoever dies before it repeats all of it.
+    store.write([owner, (INSTALLATION, installation.to_bytes(8, "big"))], flush=True)
     return RenewedIdentity(known.node, installation, len(prefixes))
 
 

@@ -217,8 +217,10 @@ def test_events_are_filtered(shared: Cluster, halog: Callable[..., Any]) -> None
     assert found("--node", "B") == [e for e in shown if "B" in (e["by"], e["node"])]
     assert found("-n", 3) == shown[-3:]
     assert found("-n", 0) == []
-    wrong = halog("events", "--code", "HALOG-9999")
-    assert (wrong.code, "there is no event HALOG-9999" in wrong.err) == (2, True)
+    later = halog("events", "--code", "HALOG-9999", "--format", "json")
+    assert (later.code, later.json, "knows no event HALOG-9999" in later.err) == (0, [], True)
+    wrong = halog("events", "--code", "HALOG-99")
+    assert (wrong.code, "there is no event HALOG-99" in wrong.err) == (2, True)
 
 
 @pytest.mark.feature("O1")

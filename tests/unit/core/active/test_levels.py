@@ -7,7 +7,6 @@ import pytest
 
 from halog.core import effects as fx, events as ev
 from halog.core.log import records
-from halog.core.log.record_types import Joined
 from halog.core.log.records import Header, LevelStated
 from halog.core.roles import Role
 from tests.unit.core.kit import LOG_ID, Core, epoch, replica
@@ -89,9 +88,8 @@ def test_a_level_of_the_log_that_the_coordinator_does_not_say_is_to_be_raised() 
 def test_what_a_history_states_is_not_said_again_but_behind_a_merge(merged: bool, says: list[int]) -> None:
     """Readers that come from the other branch may not have read it."""
     core = Core().opening()
-    joined = (Joined(core.p.campaign.epoch, ()),) if merged else ()
     core.p.state.level = 2
-    core.p.state.chain.state = msgspec.structs.replace(core.p.state.chain.state, level=2, joined=joined)
+    core.p.state.chain.state = msgspec.structs.replace(core.p.state.chain.state, level=2, unstated=merged)
     core.land()
     assert core.role is Role.ACTIVE
     assert stated(core) == says

@@ -157,8 +157,8 @@ def test_of_two_nodes_with_one_installation_the_later_one_is_refused() -> None:
     assert caught.value.evidence == {"node": "A", "pid": 4711, "address": "127.0.0.1:1", "installation": 99}
     assert str(caught.value) == (
         "node B (pid 4712 at 127.0.0.1:2) has the installation timestamp of node A (pid 4711 at 127.0.0.1:1): the data "
-        "directory of one is a copy of the other's; the two do not talk to each other. Give the copy an empty data "
-        "directory: its objects come from the log"
+        "directory of one is a copy of the other's; the two do not talk to each other. Give the copy an identity of "
+        "its own with `halog node new-identity --name NAME`, or an empty data directory: its objects come from the log"
     )
     check_alone(RUN, [copied])
     check_alone(copied, [msgspec.structs.replace(RUN, installation=1), msgspec.structs.replace(RUN, hosts=False)])
