@@ -23,6 +23,7 @@ from halog.metadata.upgrades import COMPLETE, FINISHED, PAUSED, RUNNING, Upgrade
 from halog.ports import Coordinator
 from halog.runtime.upgrade.fleet import CopyStanding, StateMarks, UpgradedFleet
 from halog.runtime.upgrade.order import hosting, release_for, successors
+from halog.runtime.upgrade.record import still_proved
 
 
 class UpgradePaces(NamedTuple):
@@ -119,7 +120,7 @@ class UpgradeDriver:
 
     def _end(self) -> Upgrade:
         """Write that it is complete, or over, if every node runs what it should; or that the next command goes on."""
-        now = self._mine()
+        now = still_proved(self._mine(), self._fleet.nodes)
         left = [n for n in now.order if n not in now.done and release_for(now, n)]
         if left:
             return self._note(state=PAUSED, node="", why=f"still to come: {', '.join(left)}")

@@ -41,7 +41,7 @@ class Site:
         return self._go(change(self.coordinator, made), one, tell)
 
     def rollback(self) -> Upgrade:
-        made = partial(turned_back, level=1, command=self.command())
+        made = partial(turned_back, level=1, nodes=dict(self.fleet.nodes), command=self.command())
         return self._go(change(self.coordinator, made), "", None)
 
     def _go(self, now: Upgrade | None, one: str, tell: Callable[[UpgradeProgress], None] | None) -> Upgrade:
@@ -296,3 +296,29 @@ def test_an_operator_is_told_and_roles_that_come_back_meanwhile_are_given_away_a
     assert site.start("B").done == ("B",)
     assert [s.step for s in site.told if s.aloud] == [f"is restarted by you: restart B under halog {NEW} now"]
     assert fleet.did.count("hand p-2 to A") == 2
+
+
+def test_what_was_proved_and_put_back_by_hand_is_brought_there_again(site: Site) -> None:
+    site.start("C")
+    site.fleet.stop("C")
+    site.fleet.boot("C", OLD)
+    assert site.start("B").why == "still to come: C, A"
+    assert site.record().done == ("B",)
+    now = site.start()
+    assert (now.state, site.releases()) == (COMPLETE, dict.fromkeys("ABC", NEW))
+
+
+def test_what_is_put_back_by_hand_while_others_are_brought_there_is_still_to_come(site: Site) -> None:
+    def by_hand(step: UpgradeProgress) -> None:
+        if step.node == "A" and step.step == "catches up":
+            site.fleet.stop("C")
+            site.fleet.boot("C", OLD)
+
+    assert (site.start(tell=by_hand).state, site.record().why) == (PAUSED, "still to come: C")
+    assert site.start().state == COMPLETE
+    site.fleet.hook_fails.add("A")
+    with pytest.raises(RefusedError):
+        site.rollback()
+    site.fleet.hook_fails.clear()
+    assert site.rollback().state == FINISHED
+    assert site.releases() == dict.fromkeys("ABC", OLD)
