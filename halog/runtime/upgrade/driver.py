@@ -99,19 +99,22 @@ class UpgradeDriver:
         except UpgradePausedError:
             raise
         except HalogError as e:
-            self._pause(at, e.message)
+            self._pause(at, e.message, of_others=isinstance(e, StateMismatchError))
             raise
         except KeyboardInterrupt:
             self._pause(at, "the command was interrupted")
             raise
         return self._end()
 
-    def _pause(self, node: str, why: str) -> None:
-        """Write why it does not go on. Where that fails the record stands as it was: the next command goes on with
-        it."""
+    def _pause(self, node: str, why: str, *, of_others: bool = False) -> None:
+        """Write why it does not go on, over the reason of a pause that is there. Where that fails the record stands as
+        it was: the next command goes on with it. `of_others`: does it stop another command, too, that brings nodes
+        forward?"""
 
         def paused(before: Upgrade | None) -> Upgrade | None:
-            if before is None or before.run != self._run:
+            if before is None or before.over:
+                return None
+            if before.run != self._run and (not of_others or before.back):
                 return None
             return msgspec.structs.replace(before, state=PAUSED, node=node, why=why, at_ms=self._now_ms())
 
@@ -171,7 +174,7 @@ class UpgradeDriver:
         def given() -> bool:
             nonlocal failed
             led = self._led_by(node)
-            failed = self._hand_over_all(node, led) if led else ""
+            failed = self._hand_over_all(node, led, self._mine()) if led else ""
             return not self._led_by(node)
 
         if not self._within(given):
@@ -185,9 +188,9 @@ class UpgradeDriver:
     def _led_by(self, node: str) -> list[str]:
         return [t.name for t in self._fleet.tables if t.active is not None and t.active.node == node]
 
-    def _hand_over_all(self, node: str, partitions: Sequence[str]) -> str:
+    def _hand_over_all(self, node: str, partitions: Sequence[str], upgrade: Upgrade) -> str:
         """Hand these over, and return why one stayed; "": none did."""
-        upgrade, failed = self._mine(), ""
+        failed = ""
         lags = self._fleet.lags(node)
         runs = hosting(self._fleet.nodes)
         new = {n for n, info in runs.items() if info.version == release_for(upgrade, n)}
@@ -224,7 +227,7 @@ class UpgradeDriver:
                 return True
             self._mine()
             if self._fleet.clock() >= again_at and (led := self._led_by(node)):
-                self._hand_over_all(node, led)
+                self._hand_over_all(node, led, self._mine())
                 again_at = self._fleet.clock() + self._paces.again_s
             return False
 
@@ -313,9 +316,12 @@ class UpgradeDriver:
         )
 
     def _move_away(self, node: str) -> None:
-        """Take the roles from a node whose state is not right, as far as others can have them."""
-        if led := self._led_by(node):
-            self._hand_over_all(node, led)
+        """Take the roles from a node whose state is not right, as far as others can have them. Neither a pause nor an
+        error keeps the caller from saying what is not right."""
+        with suppress(HalogError):
+            found = change(self._coordinator, _leave)
+            if found is not None and (led := self._led_by(node)):
+                self._hand_over_all(node, led, found)
 
     # --- the record ---
 

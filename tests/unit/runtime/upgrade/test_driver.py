@@ -322,3 +322,32 @@ def test_what_is_put_back_by_hand_while_others_are_brought_there_is_still_to_com
     site.fleet.hook_fails.clear()
     assert site.rollback().state == FINISHED
     assert site.releases() == dict.fromkeys("ABC", OLD)
+
+
+@pytest.mark.parametrize("leads", [False, True])
+@pytest.mark.parametrize("run", ["", "other"])
+def test_other_objects_are_told_and_recorded_also_where_it_was_paused_meanwhile(
+    site: Site, leads: bool, run: str
+) -> None:
+    def pause(step: UpgradeProgress) -> None:
+        if step.step.startswith("compares"):
+            change(site.coordinator, partial(paused, command=UpgradeCommand("", "me@here", 0)))
+            if run:
+                change(site.coordinator, lambda u: u and msgspec.structs.replace(u, run=run, state=RUNNING))
+            if leads:
+                site.fleet.lead("p-1", "C")
+
+    site.fleet.other_state.add("C")
+    with pytest.raises(StateMismatchError, match="p-0: the state of C is not that of A") as caught:
+        site.start(tell=pause)
+    assert (site.record().state, site.record().node, site.record().why) == (PAUSED, "C", caught.value.message)
+    assert all(t.active is not None and t.active.node != "C" for t in site.fleet.tables)
+
+
+def test_other_objects_are_told_also_where_the_roles_stay(site: Site) -> None:
+    site.fleet.other_state.add("C")
+    site.fleet.sticks.add("p-1")
+    site.fleet.after(3.5, partial(site.fleet.lead, "p-1", "C"))
+    with pytest.raises(StateMismatchError, match="p-0: the state of C is not that of A"):
+        site.start()
+    assert site.record().state == PAUSED
