@@ -306,22 +306,29 @@ class UpgradeDriver:
         wrong = f"the state of {node} is not that of {other} at lsn {lsn}"
         if lsn is None:
             wrong = f"the store of {node} does not hold the objects that it should"
-        self._move_away(node)
         raise StateMismatchError(
-            f"{partition}: {wrong}. Nothing is active on {node} any more, and no other node is restarted; take {node} "
-            "back with `halog upgrade rollback`, and keep its data directory",
+            f"{partition}: {wrong}. {self._move_away(node)}. No other node is restarted; take {node} back with `halog "
+            "upgrade rollback`, and keep its data directory",
             node=node,
             partition=partition,
             lsn=lsn,
         )
 
-    def _move_away(self, node: str) -> None:
-        """Take the roles from a node whose state is not right, as far as others can have them. Neither a pause nor an
-        error keeps the caller from saying what is not right."""
+    def _move_away(self, node: str) -> str:
+        """Take the roles from a node whose state is not right, as far as others can have them, and return in a sentence
+        what it still leads. Neither a pause nor an error keeps the caller from saying what is not right."""
         with suppress(HalogError):
             found = change(self._coordinator, _leave)
             if found is not None and (led := self._led_by(node)):
                 self._hand_over_all(node, led, found)
+        try:
+            left = self._led_by(node)
+        except HalogError as e:
+            return f"Nobody can tell what {node} is active for: {e.message}"
+        if not left:
+            return f"Nothing is active on {node} now; a role that returns by preference is not held back"
+        more = f" and {len(left) - 3} partitions more" if len(left) > 3 else ""
+        return f"{node} is still active for {', '.join(left[:3])}{more}, which no other node took over"
 
     # --- the record ---
 

@@ -165,6 +165,7 @@ def test_other_objects_of_one_log_stop_it_and_take_the_roles_away(site: Site) ->
     with pytest.raises(StateMismatchError, match="p-0: the state of C is not that of A at lsn") as caught:
         site.start()
     assert caught.value.exit_code == 5
+    assert "Nothing is active on C now" in caught.value.message
     assert (caught.value.evidence["node"], caught.value.evidence["partition"]) == ("C", "p-0")
     assert all(t.active is not None and t.active.node != "C" for t in site.fleet.tables)
     assert site.record().state == PAUSED
@@ -348,6 +349,7 @@ def test_other_objects_are_told_also_where_the_roles_stay(site: Site) -> None:
     site.fleet.other_state.add("C")
     site.fleet.sticks.add("p-1")
     site.fleet.after(3.5, partial(site.fleet.lead, "p-1", "C"))
-    with pytest.raises(StateMismatchError, match="p-0: the state of C is not that of A"):
+    with pytest.raises(StateMismatchError, match="p-0: the state of C is not that of A") as caught:
         site.start()
-    assert site.record().state == PAUSED
+    assert "C is still active for p-1, which no other node took over. No other" in caught.value.message
+    assert site.record().why == caught.value.message
