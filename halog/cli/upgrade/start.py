@@ -215,7 +215,8 @@ def _drive(
         emit_json({**document, "not_compared": driver.uncompared})
         return
     if driver.uncompared:
-        say(f"not compared, since a halog of theirs tells no hashes: {', '.join(driver.uncompared)}")
+        names = ", ".join(driver.uncompared)
+        say(f"not compared, since a halog of theirs tells no hashes or there is one copy only: {names}")
     after = {
         "complete": "; `halog upgrade finish` ends it, `halog upgrade rollback` takes all back",
         "paused": "; go on with `halog upgrade start`",

@@ -87,7 +87,7 @@ class UpgradeDriver:
         self._timeout_s = timeout_s
         self._paces = paces
         self.uncompared: list[str] = []
-        """What could not be compared, since a node's halog has no hashes."""
+        """What could not be compared, since a node's halog has no hashes, or there is no other copy."""
 
     def go(self, nodes: Sequence[str]) -> Upgrade:
         """Bring these nodes to what they should run, in this order. HalogError where it stops, and the record says
@@ -273,13 +273,16 @@ class UpgradeDriver:
 
     def _compare(self, node: str) -> None:
         """Compare the state of each copy with that of the active one, at a lsn that both know. Those that have none in
-        common yet are asked again, as they go on."""
+        common yet, and those of which no other copy tells just now, are asked again, as they go on."""
         self._say(node, "compares its state with the active copies")
-        left = {c.partition for c in self._fleet.standings(node) if c.reference}
+        left = {c.partition for c in self._fleet.standings(node)}
 
         def compared() -> bool:
-            by = {c.partition: c.reference for c in self._fleet.standings(node) if c.partition in left and c.reference}
-            left.intersection_update(by)
+            copies = [c for c in self._fleet.standings(node) if c.partition in left]
+            only = [c.partition for c in copies if c.is_only]
+            self.uncompared.extend(f"{p} on {node}, the only copy" for p in only)
+            left.intersection_update(c.partition for c in copies if not c.is_only)
+            by = {c.partition: c.reference for c in copies if c.reference and not c.is_only}
             for partition, (here, there) in self._fleet.marks(node, by).items():
                 if here is None or there is None:
                     self.uncompared.append(f"{partition} on {node} with {by[partition]}")

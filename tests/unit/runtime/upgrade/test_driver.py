@@ -353,3 +353,22 @@ def test_other_objects_are_told_also_where_the_roles_stay(site: Site) -> None:
         site.start()
     assert "C is still active for p-1, which no other node took over. No other" in caught.value.message
     assert site.record().why == caught.value.message
+
+
+def test_a_copy_whose_others_tell_nothing_just_now_is_waited_for(site: Site) -> None:
+    site.fleet.unseen.add("p-1")
+    site.fleet.after(30.0, site.fleet.unseen.clear)
+    assert site.start("C").done == ("C",)
+    assert site.fleet.now >= 30.0
+    assert "compare p-1 of C" in site.fleet.did
+    other = Site()
+    other.fleet.unseen.add("p-1")
+    with pytest.raises(DeadlineError, match="C and the active copies told no hash of one lsn within 60 s: p-1"):
+        other.start("C")
+    assert (other.record().done, other.uncompared) == ((), [])
+
+
+def test_the_only_copy_is_compared_with_nothing_and_named(site: Site) -> None:
+    site.fleet.single.add("p-1")
+    assert site.start("C").done == ("C",)
+    assert site.uncompared == ["p-1 on C, the only copy"]
