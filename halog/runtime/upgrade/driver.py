@@ -142,6 +142,9 @@ class UpgradeDriver:
             if found is not None:
                 self._prove(node)
                 self._give_away(node)
+                while self._fleet.unsafe(node):  # to hand over takes time, and others may have failed meanwhile
+                    self._prove(node)
+                    self._give_away(node)
             self._mine()
             self._restart(node, wanted, found)
         self._catch_up(node)
@@ -160,10 +163,8 @@ class UpgradeDriver:
             return not why
 
         if not self._within(safe):
-            more = f" and {len(why) - 3} partitions more" if len(why) > 3 else ""
             raise RefusedError(
-                f"{node} is not safe to stop: {'; '.join(why[:3])}{more}. Mend that, and go on with `halog upgrade "
-                "start`",
+                f"{node} is not safe to stop: {_first(why)}. Mend that, and go on with `halog upgrade start`",
                 node=node,
             )
 
@@ -216,18 +217,25 @@ class UpgradeDriver:
         else:
             doing = "start" if was is None else "restart"
             self._say(node, f"is restarted by you: {doing} {node} under halog {release} now", aloud=True)
-        again_at = self._fleet.clock() + self._paces.again_s
+        again_at, is_warned = self._fleet.clock() + self._paces.again_s, False
 
         def back() -> bool:
-            nonlocal again_at
+            nonlocal again_at, is_warned
             now = hosting(self._fleet.nodes).get(node)
             if now is None:
                 return False
             if was is None or now.incarnation != was.incarnation:
                 return True
             self._mine()
-            if self._fleet.clock() >= again_at and (led := self._led_by(node)):
-                self._hand_over_all(node, led, self._mine())
+            if self._fleet.clock() >= again_at:
+                if led := self._led_by(node):
+                    self._hand_over_all(node, led, self._mine())
+                if not self._fleet.by_hook and not is_warned and (why := self._fleet.unsafe(node)):
+                    is_warned = True
+                    said = (
+                        f"is not safe to stop any more: {_first(why)}. Wait until `halog safe-to-stop {node}` says so"
+                    )
+                    self._say(node, said, aloud=True)
                 again_at = self._fleet.clock() + self._paces.again_s
             return False
 
@@ -262,9 +270,8 @@ class UpgradeDriver:
             return not left
 
         if not self._within(caught_up):
-            more = f" and {len(left) - 3} partitions more" if len(left) > 3 else ""
             raise DeadlineError(
-                f"{node} has not caught up within {self._timeout_s:g} s: {'; '.join(left[:3])}{more}. See `halog "
+                f"{node} has not caught up within {self._timeout_s:g} s: {_first(left)}. See `halog "
                 "status`; go on with `halog upgrade start` when it has",
                 node=node,
             )
@@ -389,6 +396,12 @@ def _check_mine(found: Upgrade | None, run: str) -> None:
         raise UpgradePausedError(_SOMEBODY)
     if found.state == PAUSED:
         raise UpgradePausedError(f"the upgrade is paused: {found.why}; go on with `halog upgrade start`")
+
+
+def _first(reasons: Sequence[str]) -> str:
+    """Return the first reasons, and how many more there are."""
+    more = f" and {len(reasons) - 3} partitions more" if len(reasons) > 3 else ""
+    return "; ".join(reasons[:3]) + more
 
 
 def _behind(copy: CopyStanding) -> str:

@@ -372,3 +372,35 @@ def test_the_only_copy_is_compared_with_nothing_and_named(site: Site) -> None:
     site.fleet.single.add("p-1")
     assert site.start("C").done == ("C",)
     assert site.uncompared == ["p-1 on C, the only copy"]
+
+
+def test_what_becomes_unsafe_while_roles_are_handed_over_is_waited_for(site: Site) -> None:
+    fleet, at = site.fleet, 0.0
+
+    def unsafe(step: UpgradeProgress) -> None:
+        nonlocal at
+        if step.step.startswith("hands over p-2") and not at:
+            at = fleet.now + 20.0
+            fleet.refusals["B"] = ["p-2: A is 70,000 records behind"]
+            fleet.after(20.0, fleet.refusals.clear)
+        if step.node == "B" and step.step.startswith("is restarted"):
+            assert fleet.now >= at
+
+    assert site.start("B", tell=unsafe).done == ("B",)
+    assert at
+
+
+def test_an_operator_is_told_once_that_a_node_is_not_safe_to_stop_any_more(site: Site) -> None:
+    fleet = site.fleet
+    fleet.by_hook = False
+
+    def refuse() -> None:
+        fleet.refusals["B"] = ["p-2: A is 70,000 records behind"]
+
+    fleet.after(5.0, refuse)
+    fleet.after(15.0, fleet.refusals.clear)
+    fleet.after(20.0, partial(fleet.restart, "B", NEW))
+    assert site.start("B").done == ("B",)
+    aloud = [s.step for s in site.told if s.aloud]
+    assert len(aloud) == 2
+    assert aloud[1].startswith("is not safe to stop any more: p-2: A is 70,000 records behind. Wait until")
