@@ -18,7 +18,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from halog.errors import DeadlineError, HalogError, RefusedError, VersionMismatchError
-from halog.metadata.nodes import NodeInfo
 from halog.metadata.upgrades import COMPLETE, FINISHED, PAUSED, RUNNING, Upgrade, change
 from halog.ports import Coordinator
 from halog.runtime.upgrade.fleet import CopyStanding, StateMarks, UpgradedFleet
@@ -146,7 +145,7 @@ class UpgradeDriver:
                     self._prove(node)
                     self._give_away(node)
             self._mine()
-            self._restart(node, wanted, found)
+            self._restart(node, wanted)
         self._catch_up(node)
         self._compare(node)
         self._done(node)
@@ -210,7 +209,12 @@ class UpgradeDriver:
                 failed = e.message
         return failed
 
-    def _restart(self, node: str, release: str, was: NodeInfo | None) -> None:
+    def _restart(self, node: str, release: str) -> None:
+        """Let the node be restarted, and wait until it is back. What it has registered is read again: it may have ended
+        and come back by itself since it was proved, and that is not the restart that is awaited."""
+        was = hosting(self._fleet.nodes).get(node)
+        if was is not None and was.version == release:
+            return
         if self._fleet.by_hook:
             self._say(node, f"is restarted under halog {release}")
             self._fleet.restart(node, release)
@@ -247,7 +251,11 @@ class UpgradeDriver:
                 node=node,
                 release=release,
             )
-        now = hosting(self._fleet.nodes)[node] if node in self._fleet.nodes else None
+        self._check_release(node, release)
+
+    def _check_release(self, node: str, release: str) -> None:
+        """Raise RefusedError where a node came back with another release."""
+        now = hosting(self._fleet.nodes).get(node)
         if now is not None and now.version != release:
             raise RefusedError(
                 f"{node} came back with halog {now.version}, not {release}: install that where it is started, and go "

@@ -404,3 +404,26 @@ def test_an_operator_is_told_once_that_a_node_is_not_safe_to_stop_any_more(site:
     aloud = [s.step for s in site.told if s.aloud]
     assert len(aloud) == 2
     assert aloud[1].startswith("is not safe to stop any more: p-2: A is 70,000 records behind. Wait until")
+
+
+@pytest.mark.parametrize("by_hook", [True, False])
+@pytest.mark.parametrize("release", [OLD, NEW])
+def test_a_crash_while_roles_are_handed_over_is_not_the_restart_that_is_awaited(
+    site: Site, by_hook: bool, release: str
+) -> None:
+    fleet, ended = site.fleet, False
+    fleet.by_hook = by_hook
+
+    def crash(step: UpgradeProgress) -> None:
+        nonlocal ended
+        if step.step.startswith("hands over p-2") and not ended:
+            ended = True
+            fleet.stop("B")
+            fleet.boot("B", release)
+        if step.aloud:
+            fleet.after(20.0, partial(fleet.restart, "B", NEW))
+
+    assert site.start("B", tell=crash).done == ("B",)
+    assert ended
+    assert fleet.nodes["B"].incarnation == (3 if release == OLD else 2)
+    assert restarts(site) == ([f"restart B {NEW}"] if release == OLD else []), "it may come back with the release"
