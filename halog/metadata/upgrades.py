@@ -1,7 +1,7 @@
 """This module keeps the upgrade of a cluster that is under way, or was the last one, in upgrade (U1).
 
 upgrade      JSON: `Upgrade`
-upgrading    ephemeral, JSON: by; the command that is at it
+upgrading    ephemeral, JSON: by, mark; the command that is at it, and what it drew to know its own again
 
 The record says what is wanted and what was proved. What nodes run stands in their registrations, and nobody goes by
 this record instead: a command that died at any step leaves one that the next command goes on with. Each command that
@@ -13,6 +13,7 @@ runs.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,7 +26,7 @@ from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import CoordinatorError, HalogError, RefusedError
 from halog.metadata.cas import attempts
 from halog.metadata.znode_format import ZnodeFormat
-from halog.ports import Coordinator
+from halog.ports import Coordinator, UnknownResult
 
 PATH: Final = "upgrade"
 DRIVEN_PATH: Final = "upgrading"
@@ -102,9 +103,12 @@ def change(coordinator: Coordinator, made: Callable[[Upgrade | None], Upgrade | 
 @contextmanager
 def alone(coordinator: Coordinator, by: str, wait_s: float = 0.0) -> Iterator[None]:
     """Keep every other command from going on with an upgrade, as long as this session lasts. RefusedError if one is at
-    it for `wait_s`: the session of one that was killed lasts for a while."""
+    it for `wait_s`: the session of one that was killed lasts for a while.
+
+    A session may end meanwhile, and another command begin: its znode stays."""
+    ours = msgspec.json.encode({"by": by, "mark": secrets.token_hex(8)})
     until = time.monotonic() + wait_s
-    while not (is_ours := coordinator.create(DRIVEN_PATH, msgspec.json.encode({"by": by}), ephemeral=True)):
+    while not (is_ours := _taken(coordinator, ours)):
         if time.monotonic() >= until:
             break
         time.sleep(0.05)
@@ -116,8 +120,19 @@ def alone(coordinator: Coordinator, by: str, wait_s: float = 0.0) -> Iterator[No
     try:
         yield
     finally:
-        with suppress(HalogError):  # it goes with this session, too
-            coordinator.delete(DRIVEN_PATH)
+        with suppress(HalogError, UnknownResult):  # it goes with this session, too
+            found = coordinator.get(DRIVEN_PATH)
+            if found is not None and found.data == ours:
+                coordinator.delete(DRIVEN_PATH, found.version)
+
+
+def _taken(coordinator: Coordinator, ours: bytes) -> bool:
+    """Write the mark of a command, and return whether it stands there; also where the answer was lost."""
+    with suppress(UnknownResult):
+        if coordinator.create(DRIVEN_PATH, ours, ephemeral=True):
+            return True
+    found = coordinator.get(DRIVEN_PATH)
+    return found is not None and found.data == ours
 
 
 def driven_by(coordinator: Coordinator) -> str:

@@ -115,10 +115,12 @@ def _check_all_know(connection: ClusterConnection, level: int, *, clients: bool)
 
 
 def _against_at(connection: ClusterConnection, site: str, level: int, *, clients: bool) -> list[str]:
-    """Return what stands against it at another site: its nodes read this site's logs."""
+    """Return what stands against it at another site, whose nodes read this site's logs: also that they are brought to
+    another release just now, or back."""
     from halog.errors import HalogError
     from halog.metadata.nodes import read_nodes
-    from halog.runtime.upgrade.level_raise import against
+    from halog.metadata.upgrades import under_way
+    from halog.runtime.upgrade.level_raise import against, unsettled
 
     config = connection.config
     known = [*config.other_sites[site].nodes, *(n for n, v in config.all_sites.nodes.items() if v.site == site)]
@@ -126,8 +128,9 @@ def _against_at(connection: ClusterConnection, site: str, level: int, *, clients
         remote = connection.adapters.reach(site)
         try:
             infos = read_nodes(remote.coordinator, remote.coordinator.children("nodes"))
+            found = under_way(remote.coordinator)
         finally:
             remote.close()
     except HalogError as e:
         return [f"site {site} cannot be asked: {e}"]
-    return against(level, dict.fromkeys(known), infos, site, clients=clients)
+    return unsettled(found, site) + against(level, dict.fromkeys(known), infos, site, clients=clients)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from halog.cli.partition.failover import hand_over
 from halog.cli.partition.safe_to_stop import judge_all
-from halog.cli.shared.copy_hashes import Answer, ask_copies, known_hashes
+from halog.cli.shared.copy_hashes import Answer, ask_copies, known_hashes, nodes_of
 from halog.cli.shared.survey import PartitionView, survey
 from halog.core.table.table import ASYNC, SYNC, PartitionTable
 from halog.errors import HalogError, RefusedError, UnsupportedRequestError
@@ -130,8 +130,9 @@ def _standing(view: PartitionView, node: str, table: PartitionTable) -> CopyStan
     copy = next((c for c in view.copies if c.node == node), None)
     others = [c.node for c in view.copies if c.node != node and c.error is None and c.kind != "missing"]
     reference = view.active if view.active is not None and view.active != node else next(iter(others), "")
+    is_only = not set(nodes_of(table)) - {node}
     if copy is None:
-        return CopyStanding(view.partition, "it is in no list of its nodes", None, False, reference)
+        return CopyStanding(view.partition, "it is in no list of its nodes", None, False, reference, is_only)
     kinds = [r.kind for r in table.replicas]
     fault = copy.error or ""
     if not fault and copy.kind == "missing":
@@ -139,7 +140,7 @@ def _standing(view: PartitionView, node: str, table: PartitionTable) -> CopyStan
     if not fault and copy.kind == ASYNC and kinds.count(SYNC) < table.sync_replicas:
         fault = "it is not among the sync replicas again"
     lag = 0 if copy.kind == "mirror" else copy.lag_records
-    return CopyStanding(view.partition, fault, lag, view.active == node, reference)
+    return CopyStanding(view.partition, fault, lag, view.active == node, reference, is_only)
 
 
 def _tells(answer: Answer) -> bool:

@@ -121,8 +121,8 @@ def rollback_(hook: str | None, deep: bool, options: ClusterOptions) -> None:
 
     words = hook_of(hook)
     with options.connect(at_most_s=TIMEOUT_S) as connection, _alone(connection, options.timeout_s):
-        level = read_level(connection.coordinator).level
-        now = _write(connection, lambda before, command: turned_back(before, level, command))
+        level, nodes = read_level(connection.coordinator).level, dict(connection.nodes)
+        now = _write(connection, lambda before, command: turned_back(before, level, nodes, command))
         if unknown := [n for n in now.order if n not in now.before]:
             say(f"nobody knows what {', '.join(unknown)} ran before: left as it is")
         fleet = ConnectedFleet(connection, words, options.timeout_s, deep=deep)
@@ -215,7 +215,8 @@ def _drive(
         emit_json({**document, "not_compared": driver.uncompared})
         return
     if driver.uncompared:
-        say(f"not compared, since a halog of theirs tells no hashes: {', '.join(driver.uncompared)}")
+        names = ", ".join(driver.uncompared)
+        say(f"not compared, since a halog of theirs tells no hashes or there is one copy only: {names}")
     after = {
         "complete": "; `halog upgrade finish` ends it, `halog upgrade rollback` takes all back",
         "paused": "; go on with `halog upgrade start`",

@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from halog.errors import DeadlineError, HalogError, RefusedError, VersionMismatchError
-from halog.metadata.nodes import NodeInfo
 from halog.metadata.upgrades import COMPLETE, FINISHED, PAUSED, RUNNING, Upgrade, change
 from halog.ports import Coordinator
 from halog.runtime.upgrade.fleet import CopyStanding, StateMarks, UpgradedFleet
 from halog.runtime.upgrade.order import hosting, release_for, successors
+from halog.runtime.upgrade.record import still_proved
 
 
 class UpgradePaces(NamedTuple):
@@ -86,7 +86,7 @@ class UpgradeDriver:
         self._timeout_s = timeout_s
         self._paces = paces
         self.uncompared: list[str] = []
-        """What could not be compared, since a node's halog has no hashes."""
+        """What could not be compared, since a node's halog has no hashes, or there is no other copy."""
 
     def go(self, nodes: Sequence[str]) -> Upgrade:
         """Bring these nodes to what they should run, in this order. HalogError where it stops, and the record says
@@ -98,19 +98,22 @@ class UpgradeDriver:
         except UpgradePausedError:
             raise
         except HalogError as e:
-            self._pause(at, e.message)
+            self._pause(at, e.message, of_others=isinstance(e, StateMismatchError))
             raise
         except KeyboardInterrupt:
             self._pause(at, "the command was interrupted")
             raise
         return self._end()
 
-    def _pause(self, node: str, why: str) -> None:
-        """Write why it does not go on. Where that fails the record stands as it was: the next command goes on with
-        it."""
+    def _pause(self, node: str, why: str, *, of_others: bool = False) -> None:
+        """Write why it does not go on, over the reason of a pause that is there. Where that fails the record stands as
+        it was: the next command goes on with it. `of_others`: does it stop another command, too, that brings nodes
+        forward?"""
 
         def paused(before: Upgrade | None) -> Upgrade | None:
-            if before is None or before.run != self._run:
+            if before is None or before.over:
+                return None
+            if before.run != self._run and (not of_others or before.back):
                 return None
             return msgspec.structs.replace(before, state=PAUSED, node=node, why=why, at_ms=self._now_ms())
 
@@ -119,7 +122,7 @@ class UpgradeDriver:
 
     def _end(self) -> Upgrade:
         """Write that it is complete, or over, if every node runs what it should; or that the next command goes on."""
-        now = self._mine()
+        now = still_proved(self._mine(), self._fleet.nodes)
         left = [n for n in now.order if n not in now.done and release_for(now, n)]
         if left:
             return self._note(state=PAUSED, node="", why=f"still to come: {', '.join(left)}")
@@ -138,8 +141,11 @@ class UpgradeDriver:
             if found is not None:
                 self._prove(node)
                 self._give_away(node)
+                while self._fleet.unsafe(node):  # to hand over takes time, and others may have failed meanwhile
+                    self._prove(node)
+                    self._give_away(node)
             self._mine()
-            self._restart(node, wanted, found)
+            self._restart(node, wanted)
         self._catch_up(node)
         self._compare(node)
         self._done(node)
@@ -156,10 +162,8 @@ class UpgradeDriver:
             return not why
 
         if not self._within(safe):
-            more = f" and {len(why) - 3} partitions more" if len(why) > 3 else ""
             raise RefusedError(
-                f"{node} is not safe to stop: {'; '.join(why[:3])}{more}. Mend that, and go on with `halog upgrade "
-                "start`",
+                f"{node} is not safe to stop: {_first(why)}. Mend that, and go on with `halog upgrade start`",
                 node=node,
             )
 
@@ -170,7 +174,7 @@ class UpgradeDriver:
         def given() -> bool:
             nonlocal failed
             led = self._led_by(node)
-            failed = self._hand_over_all(node, led) if led else ""
+            failed = self._hand_over_all(node, led, self._mine()) if led else ""
             return not self._led_by(node)
 
         if not self._within(given):
@@ -184,9 +188,9 @@ class UpgradeDriver:
     def _led_by(self, node: str) -> list[str]:
         return [t.name for t in self._fleet.tables if t.active is not None and t.active.node == node]
 
-    def _hand_over_all(self, node: str, partitions: Sequence[str]) -> str:
+    def _hand_over_all(self, node: str, partitions: Sequence[str], upgrade: Upgrade) -> str:
         """Hand these over, and return why one stayed; "": none did."""
-        upgrade, failed = self._mine(), ""
+        failed = ""
         lags = self._fleet.lags(node)
         runs = hosting(self._fleet.nodes)
         new = {n for n, info in runs.items() if info.version == release_for(upgrade, n)}
@@ -205,25 +209,37 @@ class UpgradeDriver:
                 failed = e.message
         return failed
 
-    def _restart(self, node: str, release: str, was: NodeInfo | None) -> None:
+    def _restart(self, node: str, release: str) -> None:
+        """Let the node be restarted, and wait until it is back. What it has registered is read again: it may have ended
+        and come back by itself since it was proved, and that is not the restart that is awaited."""
+        was = hosting(self._fleet.nodes).get(node)
+        if was is not None and was.version == release:
+            return
         if self._fleet.by_hook:
             self._say(node, f"is restarted under halog {release}")
             self._fleet.restart(node, release)
         else:
             doing = "start" if was is None else "restart"
             self._say(node, f"is restarted by you: {doing} {node} under halog {release} now", aloud=True)
-        again_at = self._fleet.clock() + self._paces.again_s
+        again_at, is_warned = self._fleet.clock() + self._paces.again_s, False
 
         def back() -> bool:
-            nonlocal again_at
+            nonlocal again_at, is_warned
             now = hosting(self._fleet.nodes).get(node)
             if now is None:
                 return False
             if was is None or now.incarnation != was.incarnation:
                 return True
             self._mine()
-            if self._fleet.clock() >= again_at and (led := self._led_by(node)):
-                self._hand_over_all(node, led)
+            if self._fleet.clock() >= again_at:
+                if led := self._led_by(node):
+                    self._hand_over_all(node, led, self._mine())
+                if not self._fleet.by_hook and not is_warned and (why := self._fleet.unsafe(node)):
+                    is_warned = True
+                    said = (
+                        f"is not safe to stop any more: {_first(why)}. Wait until `halog safe-to-stop {node}` says so"
+                    )
+                    self._say(node, said, aloud=True)
                 again_at = self._fleet.clock() + self._paces.again_s
             return False
 
@@ -235,7 +251,11 @@ class UpgradeDriver:
                 node=node,
                 release=release,
             )
-        now = hosting(self._fleet.nodes)[node] if node in self._fleet.nodes else None
+        self._check_release(node, release)
+
+    def _check_release(self, node: str, release: str) -> None:
+        """Raise RefusedError where a node came back with another release."""
+        now = hosting(self._fleet.nodes).get(node)
         if now is not None and now.version != release:
             raise RefusedError(
                 f"{node} came back with halog {now.version}, not {release}: install that where it is started, and go "
@@ -258,9 +278,8 @@ class UpgradeDriver:
             return not left
 
         if not self._within(caught_up):
-            more = f" and {len(left) - 3} partitions more" if len(left) > 3 else ""
             raise DeadlineError(
-                f"{node} has not caught up within {self._timeout_s:g} s: {'; '.join(left[:3])}{more}. See `halog "
+                f"{node} has not caught up within {self._timeout_s:g} s: {_first(left)}. See `halog "
                 "status`; go on with `halog upgrade start` when it has",
                 node=node,
             )
@@ -269,13 +288,16 @@ class UpgradeDriver:
 
     def _compare(self, node: str) -> None:
         """Compare the state of each copy with that of the active one, at a lsn that both know. Those that have none in
-        common yet are asked again, as they go on."""
+        common yet, and those of which no other copy tells just now, are asked again, as they go on."""
         self._say(node, "compares its state with the active copies")
-        left = {c.partition for c in self._fleet.standings(node) if c.reference}
+        left = {c.partition for c in self._fleet.standings(node)}
 
         def compared() -> bool:
-            by = {c.partition: c.reference for c in self._fleet.standings(node) if c.partition in left and c.reference}
-            left.intersection_update(by)
+            copies = [c for c in self._fleet.standings(node) if c.partition in left]
+            only = [c.partition for c in copies if c.is_only]
+            self.uncompared.extend(f"{p} on {node}, the only copy" for p in only)
+            left.intersection_update(c.partition for c in copies if not c.is_only)
+            by = {c.partition: c.reference for c in copies if c.reference and not c.is_only}
             for partition, (here, there) in self._fleet.marks(node, by).items():
                 if here is None or there is None:
                     self.uncompared.append(f"{partition} on {node} with {by[partition]}")
@@ -302,19 +324,29 @@ class UpgradeDriver:
         wrong = f"the state of {node} is not that of {other} at lsn {lsn}"
         if lsn is None:
             wrong = f"the store of {node} does not hold the objects that it should"
-        self._move_away(node)
         raise StateMismatchError(
-            f"{partition}: {wrong}. Nothing is active on {node} any more, and no other node is restarted; take {node} "
-            "back with `halog upgrade rollback`, and keep its data directory",
+            f"{partition}: {wrong}. {self._move_away(node)}. No other node is restarted; take {node} back with `halog "
+            "upgrade rollback`, and keep its data directory",
             node=node,
             partition=partition,
             lsn=lsn,
         )
 
-    def _move_away(self, node: str) -> None:
-        """Take the roles from a node whose state is not right, as far as others can have them."""
-        if led := self._led_by(node):
-            self._hand_over_all(node, led)
+    def _move_away(self, node: str) -> str:
+        """Take the roles from a node whose state is not right, as far as others can have them, and return in a sentence
+        what it still leads. Neither a pause nor an error keeps the caller from saying what is not right."""
+        with suppress(HalogError):
+            found = change(self._coordinator, _leave)
+            if found is not None and (led := self._led_by(node)):
+                self._hand_over_all(node, led, found)
+        try:
+            left = self._led_by(node)
+        except HalogError as e:
+            return f"Nobody can tell what {node} is active for: {e.message}"
+        if not left:
+            return f"Nothing is active on {node} now; a role that returns by preference is not held back"
+        more = f" and {len(left) - 3} partitions more" if len(left) > 3 else ""
+        return f"{node} is still active for {', '.join(left[:3])}{more}, which no other node took over"
 
     # --- the record ---
 
@@ -372,6 +404,12 @@ def _check_mine(found: Upgrade | None, run: str) -> None:
         raise UpgradePausedError(_SOMEBODY)
     if found.state == PAUSED:
         raise UpgradePausedError(f"the upgrade is paused: {found.why}; go on with `halog upgrade start`")
+
+
+def _first(reasons: Sequence[str]) -> str:
+    """Return the first reasons, and how many more there are."""
+    more = f" and {len(reasons) - 3} partitions more" if len(reasons) > 3 else ""
+    return "; ".join(reasons[:3]) + more
 
 
 def _behind(copy: CopyStanding) -> str:

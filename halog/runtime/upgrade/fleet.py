@@ -27,7 +27,9 @@ class CopyStanding(NamedTuple):
     """How many records it is behind; None: it does not say, and it is not active."""
     active: bool
     reference: str
-    """The node with whose copy it is compared: the active one, or else another that has a copy; "": there is none."""
+    """The node with whose copy it is compared: the active one, or else another that has a copy; "": none tells now."""
+    is_only: bool = False
+    """Is no other node in the table of the partition? Then there is nothing that it could be compared with."""
 
 
 class UpgradedFleet(Protocol):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from halog.metadata.nodes import NodeInfo
+from halog.metadata.upgrades import COMPLETE, Upgrade
 
 NAMED: Final = 5
 
@@ -28,6 +29,15 @@ def against(
         if i.level < level
     ]
     return down + low
+
+
+def unsettled(upgrade: Upgrade | None, where: str) -> list[str]:
+    """Return what stands against it in an upgrade at another site: while its nodes do not all run the release yet, or
+    go back, one that knows less may be started there."""
+    if upgrade is None or upgrade.over or (upgrade.state == COMPLETE and not upgrade.back):
+        return []
+    way = "is being taken back" if upgrade.back else "is not done"
+    return [f"the upgrade of site {where} to halog {upgrade.to} {way}: it is {upgrade.state}"]
 
 
 def named(obstacles: list[str]) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from halog.errors import NothingToDoError, RefusedError
 from halog.metadata.nodes import NodeInfo
 from halog.metadata.upgrades import FINISHED, PAUSED, RUNNING, Upgrade
+from halog.runtime.upgrade.order import hosting, release_for
 
 
 class UpgradeCommand(NamedTuple):
@@ -38,10 +39,10 @@ def begun(
         now = before if not before.back else msgspec.structs.replace(before, back=False, done=())
         left = (n for n in now.order if n in order)
         now = msgspec.structs.replace(now, order=tuple(dict.fromkeys((*left, *order))))
-    return _driven(_noting(now, nodes), command)
+    return _driven(still_proved(_noting(now, nodes), nodes), command)
 
 
-def turned_back(before: Upgrade | None, level: int, command: UpgradeCommand) -> Upgrade:
+def turned_back(before: Upgrade | None, level: int, nodes: Mapping[str, NodeInfo], command: UpgradeCommand) -> Upgrade:
     """Return the record of an upgrade whose nodes go back to what they ran. RefusedError if the level was raised above
     what one of these releases knows: nothing may run it any more."""
     if before is None or before.over:
@@ -53,7 +54,15 @@ def turned_back(before: Upgrade | None, level: int, command: UpgradeCommand) -> 
             level=level,
         )
     now = before if before.back else msgspec.structs.replace(before, back=True, done=())
-    return _driven(now, command)
+    return _driven(still_proved(now, nodes), command)
+
+
+def still_proved(upgrade: Upgrade, nodes: Mapping[str, NodeInfo]) -> Upgrade:
+    """Return the record without those among `done` that are registered with another release than they were proved to
+    run: somebody restarted them by hand since then."""
+    runs = {n: i.version for n, i in hosting(nodes).items()}
+    done = tuple(n for n in upgrade.done if n not in runs or release_for(upgrade, n) in ("", runs[n]))
+    return upgrade if done == upgrade.done else msgspec.structs.replace(upgrade, done=done)
 
 
 def paused(before: Upgrade | None, command: UpgradeCommand) -> Upgrade:

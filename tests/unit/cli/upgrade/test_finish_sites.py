@@ -61,3 +61,28 @@ def test_a_site_that_cannot_be_asked_keeps_the_level_as_it_is(
     assert ran.code == 5, ran
     assert "site west cannot be asked" in ran.err
     assert east.tree.get("level") is None
+
+
+@pytest.mark.parametrize(
+    ("state", "back", "said"),
+    [
+        ("running", False, "is not done: it is running"),
+        ("paused", False, "is not done: it is paused"),
+        ("paused", True, "is being taken back: it is paused"),
+    ],
+)
+def test_an_upgrade_of_another_site_that_is_not_done_keeps_the_level_as_it_is(
+    west: Cluster, east: Cluster, files: dict[str, Path], halog: Halog, state: str, back: bool, said: str
+) -> None:
+    knows(west, 2)
+    knows(east, 2)
+    east.tree.create("upgrade", json.dumps({"to": "9.9.0", "state": state, "back": back}).encode(), 0)
+    finish = ("upgrade", "finish", "--leave-clients", "--config", files["west"])
+    ran = halog(*finish)
+    assert ran.code == 5, ran
+    assert f"the upgrade of site east to halog 9.9.0 {said}" in ran.err
+    assert west.tree.get("level") is None
+    found = east.tree.get("upgrade")
+    assert found is not None
+    east.tree.set("upgrade", json.dumps({"to": "9.9.0", "state": "complete"}).encode(), found.version)
+    assert halog(*finish).code == 0

@@ -66,6 +66,10 @@ class FakeFleet:
         """Nodes whose stores do not hold what they should."""
         self.silent: set[str] = set()
         """Partitions whose copies have no lsn in common."""
+        self.unseen: set[str] = set()
+        """Partitions of which no other copy tells anything."""
+        self.single: set[str] = set()
+        """Partitions that have one copy."""
         self.sticks: set[str] = set()
         """Partitions that nobody takes over."""
         self.dies_at = ""
@@ -133,7 +137,10 @@ class FakeFleet:
             assert t.active is not None
             active = t.active.node
             reference = active if active != node else t.replicas[0].node
-            found.append(CopyStanding(t.name, "", 0 if level else 900, active == node, reference))
+            if t.name in self.unseen | self.single:
+                reference = ""
+            lag = 0 if level else 900
+            found.append(CopyStanding(t.name, "", lag, active == node, reference, t.name in self.single))
         return found
 
     def marks(

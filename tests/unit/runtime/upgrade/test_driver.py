@@ -41,7 +41,7 @@ class Site:
         return self._go(change(self.coordinator, made), one, tell)
 
     def rollback(self) -> Upgrade:
-        made = partial(turned_back, level=1, command=self.command())
+        made = partial(turned_back, level=1, nodes=dict(self.fleet.nodes), command=self.command())
         return self._go(change(self.coordinator, made), "", None)
 
     def _go(self, now: Upgrade | None, one: str, tell: Callable[[UpgradeProgress], None] | None) -> Upgrade:
@@ -165,6 +165,7 @@ def test_other_objects_of_one_log_stop_it_and_take_the_roles_away(site: Site) ->
     with pytest.raises(StateMismatchError, match="p-0: the state of C is not that of A at lsn") as caught:
         site.start()
     assert caught.value.exit_code == 5
+    assert "Nothing is active on C now" in caught.value.message
     assert (caught.value.evidence["node"], caught.value.evidence["partition"]) == ("C", "p-0")
     assert all(t.active is not None and t.active.node != "C" for t in site.fleet.tables)
     assert site.record().state == PAUSED
@@ -296,3 +297,133 @@ def test_an_operator_is_told_and_roles_that_come_back_meanwhile_are_given_away_a
     assert site.start("B").done == ("B",)
     assert [s.step for s in site.told if s.aloud] == [f"is restarted by you: restart B under halog {NEW} now"]
     assert fleet.did.count("hand p-2 to A") == 2
+
+
+def test_what_was_proved_and_put_back_by_hand_is_brought_there_again(site: Site) -> None:
+    site.start("C")
+    site.fleet.stop("C")
+    site.fleet.boot("C", OLD)
+    assert site.start("B").why == "still to come: C, A"
+    assert site.record().done == ("B",)
+    now = site.start()
+    assert (now.state, site.releases()) == (COMPLETE, dict.fromkeys("ABC", NEW))
+
+
+def test_what_is_put_back_by_hand_while_others_are_brought_there_is_still_to_come(site: Site) -> None:
+    def by_hand(step: UpgradeProgress) -> None:
+        if step.node == "A" and step.step == "catches up":
+            site.fleet.stop("C")
+            site.fleet.boot("C", OLD)
+
+    assert (site.start(tell=by_hand).state, site.record().why) == (PAUSED, "still to come: C")
+    assert site.start().state == COMPLETE
+    site.fleet.hook_fails.add("A")
+    with pytest.raises(RefusedError):
+        site.rollback()
+    site.fleet.hook_fails.clear()
+    assert site.rollback().state == FINISHED
+    assert site.releases() == dict.fromkeys("ABC", OLD)
+
+
+@pytest.mark.parametrize("leads", [False, True])
+@pytest.mark.parametrize("run", ["", "other"])
+def test_other_objects_are_told_and_recorded_also_where_it_was_paused_meanwhile(
+    site: Site, leads: bool, run: str
+) -> None:
+    def pause(step: UpgradeProgress) -> None:
+        if step.step.startswith("compares"):
+            change(site.coordinator, partial(paused, command=UpgradeCommand("", "me@here", 0)))
+            if run:
+                change(site.coordinator, lambda u: u and msgspec.structs.replace(u, run=run, state=RUNNING))
+            if leads:
+                site.fleet.lead("p-1", "C")
+
+    site.fleet.other_state.add("C")
+    with pytest.raises(StateMismatchError, match="p-0: the state of C is not that of A") as caught:
+        site.start(tell=pause)
+    assert (site.record().state, site.record().node, site.record().why) == (PAUSED, "C", caught.value.message)
+    assert all(t.active is not None and t.active.node != "C" for t in site.fleet.tables)
+
+
+def test_other_objects_are_told_also_where_the_roles_stay(site: Site) -> None:
+    site.fleet.other_state.add("C")
+    site.fleet.sticks.add("p-1")
+    site.fleet.after(3.5, partial(site.fleet.lead, "p-1", "C"))
+    with pytest.raises(StateMismatchError, match="p-0: the state of C is not that of A") as caught:
+        site.start()
+    assert "C is still active for p-1, which no other node took over. No other" in caught.value.message
+    assert site.record().why == caught.value.message
+
+
+def test_a_copy_whose_others_tell_nothing_just_now_is_waited_for(site: Site) -> None:
+    site.fleet.unseen.add("p-1")
+    site.fleet.after(30.0, site.fleet.unseen.clear)
+    assert site.start("C").done == ("C",)
+    assert site.fleet.now >= 30.0
+    assert "compare p-1 of C" in site.fleet.did
+    other = Site()
+    other.fleet.unseen.add("p-1")
+    with pytest.raises(DeadlineError, match="C and the active copies told no hash of one lsn within 60 s: p-1"):
+        other.start("C")
+    assert (other.record().done, other.uncompared) == ((), [])
+
+
+def test_the_only_copy_is_compared_with_nothing_and_named(site: Site) -> None:
+    site.fleet.single.add("p-1")
+    assert site.start("C").done == ("C",)
+    assert site.uncompared == ["p-1 on C, the only copy"]
+
+
+def test_what_becomes_unsafe_while_roles_are_handed_over_is_waited_for(site: Site) -> None:
+    fleet, at = site.fleet, 0.0
+
+    def unsafe(step: UpgradeProgress) -> None:
+        nonlocal at
+        if step.step.startswith("hands over p-2") and not at:
+            at = fleet.now + 20.0
+            fleet.refusals["B"] = ["p-2: A is 70,000 records behind"]
+            fleet.after(20.0, fleet.refusals.clear)
+        if step.node == "B" and step.step.startswith("is restarted"):
+            assert fleet.now >= at
+
+    assert site.start("B", tell=unsafe).done == ("B",)
+    assert at
+
+
+def test_an_operator_is_told_once_that_a_node_is_not_safe_to_stop_any_more(site: Site) -> None:
+    fleet = site.fleet
+    fleet.by_hook = False
+
+    def refuse() -> None:
+        fleet.refusals["B"] = ["p-2: A is 70,000 records behind"]
+
+    fleet.after(5.0, refuse)
+    fleet.after(15.0, fleet.refusals.clear)
+    fleet.after(20.0, partial(fleet.restart, "B", NEW))
+    assert site.start("B").done == ("B",)
+    aloud = [s.step for s in site.told if s.aloud]
+    assert len(aloud) == 2
+    assert aloud[1].startswith("is not safe to stop any more: p-2: A is 70,000 records behind. Wait until")
+
+
+@pytest.mark.parametrize("by_hook", [True, False])
+@pytest.mark.parametrize("release", [OLD, NEW])
+def test_a_crash_while_roles_are_handed_over_is_not_the_restart_that_is_awaited(
+    site: Site, by_hook: bool, release: str
+) -> None:
+    fleet, ended = site.fleet, False
+    fleet.by_hook = by_hook
+
+    def crash(step: UpgradeProgress) -> None:
+        nonlocal ended
+        if step.step.startswith("hands over p-2") and not ended:
+            ended = True
+            fleet.stop("B")
+            fleet.boot("B", release)
+        if step.aloud:
+            fleet.after(20.0, partial(fleet.restart, "B", NEW))
+
+    assert site.start("B", tell=crash).done == ("B",)
+    assert ended
+    assert fleet.nodes["B"].incarnation == (3 if release == OLD else 2)
+    assert restarts(site) == ([f"restart B {NEW}"] if release == OLD else []), "it may come back with the release"
