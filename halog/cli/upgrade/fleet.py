@@ -107,9 +107,11 @@ class ConnectedFleet:
     def marks(
         self, node: str, references: Mapping[str, str]
     ) -> Mapping[str, tuple[StateMarks | None, StateMarks | None]]:
-        """Ask both. With `deep` the node looks at each object that it has stored."""
+        """Ask both. With `deep` the node looks at each object that it has stored, and has all of the command's patience
+        for that."""
         c, wait_s = self._connection, min(self._patience_s, COUNTS_S)
-        here = ask_copies(c, [(p, node) for p in references], wait_s, scan=self._deep)
+        scan_s = self._patience_s if self._deep else wait_s
+        here = ask_copies(c, [(p, node) for p in references], scan_s, scan=self._deep)
         there = ask_copies(c, references.items(), wait_s)
         return {
             p: (_marks(here[p, node]), _marks(there[p, other]))
