@@ -39,8 +39,8 @@ IN_TIME_S = 4
 """Of a timeout of 1 s or less."""
 SHORT_S = 0.2
 """Every command waits for all of this timeout. One that does not heed it waits for ten seconds, the default."""
-OFFLINE = {"config check"}
-"""Asks no server."""
+OFFLINE = {"config check", "node new-identity"}
+"""They ask no server."""
 BEFORE = {"config activate", "config diff", "config history", "config show"}
 """May be asked before there is a cluster."""
 ASKING = [name for name, calls in CALLS.items() if calls and name not in OFFLINE]
