@@ -192,12 +192,17 @@ def batches(raw: bytes) -> Iterator[int]:
         at += 12 + size
 
 
+FLIPPED = 10
+"""The number of the batch in which a bit is flipped."""
+
+
 @pytest.mark.promise(2)
 def test_a_byte_of_a_segment_is_flipped(two: Cluster, site: EmbeddedSite) -> None:
     """Who has read it before serves on; a node that must read it takes nothing from there on, and says which record it
     is. With the byte put right it catches up."""
     with Clients(two.client(), "flipped") as clients:
         clients.flows(SERVES_AGAIN_S)
+        wait(lambda: len(list(batches(segment(two).read_bytes()))) > FLIPPED + 1, "the log has enough batches")
         two.kill("B")
         wipe(two, "B")
         site.shut("kafka")
@@ -219,10 +224,10 @@ def test_a_byte_of_a_segment_is_flipped(two: Cluster, site: EmbeddedSite) -> Non
 
 
 def flip(cluster: Cluster) -> None:
-    """One bit in the middle of the tenth batch; twice is as before."""
+    """One bit in the middle of a batch; twice is as before."""
     raw = bytearray(segment(cluster).read_bytes())
     starts = list(batches(bytes(raw)))
-    raw[(starts[10] + starts[11]) // 2 + 30] ^= 1
+    raw[(starts[FLIPPED] + starts[FLIPPED + 1]) // 2 + 30] ^= 1
     segment(cluster).write_bytes(raw)
 
 
