@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -17,8 +18,8 @@ COMMIT = ROOT / "tests" / "golden" / RELEASE / "commit"
 def written(directory: Path) -> Path | None:
     """Write it below `directory`; processes get it as PYTHONPATH. None: this checkout has no history with it."""
     archive = ["git", "-C", str(ROOT), "archive", COMMIT.read_text().strip(), *PACKAGES]
-    found = subprocess.run(archive, capture_output=True, check=False)
-    if found.returncode:
+    found = subprocess.run(archive, capture_output=True, check=False) if shutil.which("git") else None
+    if found is None or found.returncode:
         return None
     source = directory / f"halog-{RELEASE}"
     with tarfile.open(fileobj=io.BytesIO(found.stdout)) as files:
