@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from halog.core import effects as fx, events as ev
 from halog.core.active.leader import Leader
 from halog.core.commit.participant import Participant
+from halog.core.commit.writer import Writer
 from halog.core.log.chain import Chain
 from halog.core.log.record_types import LevelStated, Record
 from halog.core.partition import Partition
@@ -37,6 +40,17 @@ def a_level_is_stated_behind_the_first_record_of_it() -> None:
             real(self)
 
     real = patch(Leader, "state_level", state_level)
+
+
+@mutant("U1", SEEDS)
+def only_the_first_epoch_states_a_level() -> None:
+    """The history says it already."""
+
+    def init(self: Writer, chain: Chain, *args: Any) -> None:
+        real(self, chain, *args)
+        self.level = chain.state.level
+
+    real = patch(Writer, "__init__", init)
 
 
 @mutant("U1", SEEDS)

@@ -3,8 +3,9 @@ level 1 only, and of one that knows level 2, and writes some of its records in a
 
 Nodes are upgraded and downgraded. An operator raises the level once all nodes that are there know it, and may err: one
 of the others comes up meanwhile. The coordinator is put back to older data, where the level was lower. What is watched:
-a record of level 2 stands behind a record that states it, in the same history; nobody who does not know the level reads
-on; nothing lowers it; and while no log states it, every node may go back.
+a record of level 2 stands behind a record of its epoch that states it, or was appended again behind one of an earlier
+epoch; nobody who does not know the level reads on; nothing lowers it; and while no log states it, every node may go
+back.
 
 They are histories of their own, from 14 * 2^20 on, drawn from chances of their own.
 """
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from halog.core import effects as fx, events as ev
+from halog.core.ids import EpochId
 from halog.core.log import records
 from halog.core.partition import Partition
 from tests.sim.later import LATER, LEVEL, Versions, versions
@@ -47,6 +49,8 @@ class Gradual(Versions):
         self._partition: Partition | None = None
         self._met: set[bytes] = set()
         """Transactions whose first record was written, in either way."""
+        self.states = False
+        """Has anybody sent a record that states the level? It may land late."""
 
     def step(self, partition: Partition, event: ev.Event, now: int) -> list[fx.Effect]:
         self._partition = partition
@@ -57,6 +61,7 @@ class Gradual(Versions):
 
     def encode(self, record: records.Record) -> bytes:
         tx = record.header.tx
+        self.states = self.states or type(record) is records.LevelStated
         if type(record) is records.Commit and self._partition is not None and tx not in self._met:
             self._met.add(tx)
             leading = self._partition.leading
@@ -124,7 +129,9 @@ class Upgrade:
 
     def may_start(self, name: str) -> bool:
         """Say whether a node that starts goes on. A node that does not know the level does not; one whose store was
-        written at a higher level sets that aside."""
+        written at a higher level sets that aside. Where the partition is not, nothing of it is opened."""
+        if given(self.world.seed) and not self._is_host(name):
+            self.world.nodes[name].disk.wipe()
         if not self._is_earlier(name):
             return True
         if self.level >= LEVEL:
@@ -135,9 +142,14 @@ class Upgrade:
             self.world.nodes[name].disk.wipe()
         return True
 
+    def _is_host(self, name: str) -> bool:
+        table = self.world.coordinator.table
+        return name in table.hosts or name in table.node_list
+
     def started(self, p: Process) -> None:
         """It has looked before everything else."""
         if given(self.world.seed):
+            p.fresh = not self._is_host(p.name)
             p.deliver(ev.LevelSeen(self.level))
 
     def read(self, p: Process, e: fx.LevelStands) -> None:
@@ -200,7 +212,7 @@ class Upgrade:
         world, of = self.world, self._of
         if of is None:
             return
-        if self.level < LEVEL and not self.may_stop and self._is_unstated() and self.rng.random() < 0.5:
+        if self.level < LEVEL and not of.states and self._is_unheard() and self.rng.random() < 0.5:
             world.cover.hit("all went back")
             wanted = frozenset(world.nodes)
         else:
@@ -218,19 +230,24 @@ class Upgrade:
             return f"the coordinator's level is {self.level}, copies know {levels}, the log states {stated}"
         return ""
 
-    def _is_unstated(self) -> bool:
-        """Is none on its way to the log, either?"""
+    def _is_unheard(self) -> bool:
+        """Will nobody state it?"""
         return all(p.partition.state.level < LEVEL for p in self.world.processes())
 
     def finish(self, accepted: list[Accepted]) -> None:
         """Every record of the higher level stands behind one that states it; what was stated stays."""
-        stated = False
+        stating: set[EpochId] = set()
         if not given(self.world.seed):
             return
         for a in accepted:
-            stated = stated or (isinstance(a.record, records.LevelStated) and a.record.level >= LEVEL)
-            if a.entry.data[0] == LATER:
+            if isinstance(a.record, records.LevelStated) and a.record.level >= LEVEL:
+                stating.add(a.record.header.epoch)
+            elif a.entry.data[0] == LATER:
+                assert isinstance(a.record, records.Commit)
                 self.world.cover.hit("records of the higher level")
-                demand(stated, f"U1: lsn {a.record.header.lsn} is of level 2, and no record before it says so")
+                epoch = a.record.header.epoch if a.record.origin is None else a.record.origin.epoch
+                said = f"U1: lsn {a.record.header.lsn} is of level 2, and epoch {epoch.number} does not say so"
+                demand(epoch in stating, said)
+        stated = bool(stating)
         said = f"U1: the coordinator's level is {self.level}; does the log state it? {stated}"
         demand(stated == (self.level >= LEVEL), said)

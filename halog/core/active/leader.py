@@ -97,7 +97,7 @@ class Leader:
         self.state_level()
 
     def state_level(self) -> None:
-        """Say in the log of which level this writes from here on, unless the history says so (U1)."""
+        """Say in the log of which level this epoch writes from here on (U1)."""
         copy, writer = self._copy, self.writer
         if copy.level > writer.level and copy.role is Role.ACTIVE:
             self.votes.state_level(copy.level, copy.now, copy.out)

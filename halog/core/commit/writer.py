@@ -103,8 +103,8 @@ class Writer:
         """What transactions over several partitions hold, from when their `Prepare` was appended."""
         self.mapping = 0
         """The mapping's version that is served, from when its `MapperChanged` was appended (T8)."""
-        self.level = 1 if chain.state.unstated else chain.state.level
-        """The level of what is appended, from when its `LevelStated` was appended (U1)."""
+        self.level = 1
+        """The level of what this epoch appends, from when its `LevelStated` was appended (U1)."""
         self.vote_sent: Callable[[list[fx.Effect]], None] = lambda out: None
         """Called after each such record was appended."""
         self.vote_logged: VoteLogged = lambda item, offset, now, out: item.record

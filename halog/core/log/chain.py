@@ -122,7 +122,7 @@ class Chain:
             self.state = msgspec.structs.replace(s, lsn=record.header.lsn, hash=digest, void=True, closed_for=record.to)
         elif type(record) is LevelStated:
             level = max(s.level, record.level)
-            self.state = msgspec.structs.replace(s, lsn=record.header.lsn, hash=digest, level=level, unstated=False)
+            self.state = msgspec.structs.replace(s, lsn=record.header.lsn, hash=digest, level=level)
         else:
             self.state = ChainState(
                 s.log_id,
@@ -140,7 +140,6 @@ class Chain:
                 s.joined,
                 s.undoings,
                 s.level,
-                s.unstated,
             )
 
     def _started(self, record: EpochStarted) -> Verdict:

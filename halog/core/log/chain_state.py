@@ -39,9 +39,7 @@ class ChainState(msgspec.Struct, frozen=True):
     """Names of the undoings of merges, in any of the branches. They are kept for ever, because an undoing is done
     once."""
     level: int = 1
-    """The highest level that this history states: what is appended to it is of this level (U1)."""
-    unstated: bool = False
-    """Did branches become one since a level was stated? Each has stated its own, and readers of one know only that."""
+    """The highest level that this history states (U1)."""
 
     @property
     def head(self) -> tuple[EpochId, int]:

@@ -131,7 +131,6 @@ def opened(s: ChainState, record: EpochMerged, hash_: bytes) -> ChainState:
         lineage=(*branches[0].lineage, (h.epoch, h.lsn)),
         joined=joined,
         undoings=undoings,
-        unstated=s.unstated or len(branches) > 1,
     )
 
 
