@@ -131,7 +131,6 @@ class Host:
         self.ask_decision = settling.ask_decision
         self.pacing = ReadPace(self)
         self.levels = LevelFeed(coordinator, self.hosted)
-        self.level_stands = self.levels.stands
         self.placing = CopyPlacement(self)
         self.disk = Disk(store)
         self.merge_due = requests.merge_due
@@ -229,6 +228,9 @@ class Host:
     def hosted(self) -> list[Copy]:
         """Return the copies that are here now."""
         return list(self.copies.values())
+
+    def level_stands(self, level: int) -> None:
+        self.levels.stands(level)
 
     def renew_lease(self, copy: Copy, effect: fx.Renew) -> None:
         self.leasing.renew(copy, effect)

@@ -30,6 +30,7 @@ from halog.runtime.membership.witness import is_secret
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import from_frame
 from halog.runtime.rpc.own_state import OwnState
+from halog.runtime.rpc.stranger_text import shown
 from halog.runtime.rpc.versions import TEXT, common, mismatch_of
 from halog.runtime.support.clock import monotonic_ms
 
@@ -443,7 +444,7 @@ class Membership:
         if isinstance(error, UnsupportedRequestError):
             logger.warning("%s", error)
         elif error is not None:
-            why = frames.shown(error.message, TEXT)
+            why = shown(error.message, TEXT)
             self._refuse(link, why)
             raise FrameError(f"{peer.remote} refuses this node: {why}", told=True)
         elif isinstance(reply, frames.Welcome) and common(reply.protocol, reply.protocol) is not None:

@@ -86,6 +86,21 @@ def check_name(store: Store | None, config: Config, node: str) -> None:
         )
 
 
+def check_node(store: Store | None, config: Config, node: str) -> None:
+    """Raise RefusedError for the data directory of another node: it was copied, whether that node runs now or not."""
+    known = None if store is None else remembered(store)
+    if known is not None and known.node not in ("", node):
+        directory = config.nodes[node].data_dir
+        raise RefusedError(
+            f"data directory {directory} is node {known.node}'s, or a copy of it, and node {node} is to start on it; "
+            f"nothing was changed. `halog node new-identity --name {node}` makes it node {node}'s, or give node {node} "
+            "another data_dir",
+            directory=str(directory),
+            belongs_to=known.node,
+            node=node,
+        )
+
+
 def _check_id(a: Adapters, config: Config, node: str) -> None:
     """Raise RefusedError for the data directory of another cluster of this name, or of one that ZooKeeper does not
     know."""

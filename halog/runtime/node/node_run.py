@@ -30,9 +30,10 @@ class NodeRun(NamedTuple):
 
 
 def begin_run(config: Config, name: str, store: Store | None) -> NodeRun:
-    """Begin a run on this store; a client has none. ConfigError if the store is another node's."""
+    """Begin a run on this store; a client has none. RefusedError if the store is another cluster's or node's."""
     incarnation = time.time_ns() // 1_000_000
     belonging.check_name(store, config, name)
+    belonging.check_node(store, config, name)
     installation = _installation(store)
     if store is not None:
         replaced.began(store, incarnation)

@@ -25,9 +25,10 @@ from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.repeated_requests import RepeatedRequest, RepeatedRequests, encoded, send
 from halog.runtime.rpc import frames, versions
 from halog.runtime.rpc.errors import to_frame
-from halog.runtime.rpc.frames import SHOWN, WAIT_S
+from halog.runtime.rpc.frames import WAIT_S
 from halog.runtime.rpc.pages import abridged, count, page, room_in
 from halog.runtime.rpc.result_errors import no_quorum, settled, to_error
+from halog.runtime.rpc.stranger_text import SHOWN
 
 if TYPE_CHECKING:
     from halog.runtime.events.reporter import EventReporter
@@ -74,6 +75,8 @@ class Service:
         self.status = status
         self.mover = mover
         self.counting = counting
+        self._hashing = threading.Lock()
+        """Held while the objects of a copy are counted."""
         self._room = room_in(max_frame)
         self._most_read = max_frame // 4
         """Bytes of what a method has read, beside a record of half a frame that it may leave, and its result."""
@@ -395,7 +398,7 @@ class Service:
         copy = None if self.host is None else self.host.copies.get(r.partition)
         if copy is None:
             raise RefusedError(f"{self.hello.node} has no copy of {r.partition}", partition=r.partition)
-        return hashes.told(copy, scan=r.scan)
+        return hashes.told(copy, self._hashing, scan=r.scan)
 
     def _invoke(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Invoke)

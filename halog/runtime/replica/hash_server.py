@@ -3,22 +3,25 @@ is asked for."""
 
 from __future__ import annotations
 
+import threading
+
 from halog.errors import RefusedError
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc import frames
 from halog.runtime.store.state_hash import to_bytes, total
 
 
-def told(copy: Copy, *, scan: bool) -> frames.StateHashesReply:
+def told(copy: Copy, counting: threading.Lock, *, scan: bool) -> frames.StateHashesReply:
     """Return what this copy knows of its hash, at its lsn and before. The objects are counted if they never were, or if
-    `scan` asks for it. Raises RefusedError from a copy whose objects are not those of the log at its lsn, or not
+    `scan` asks for it; `counting` is held for that, so that one copy of a node is counted at a time, beside what the
+    node serves. Raises RefusedError from a copy whose objects are not those of the log at its lsn, or not
     yet."""
     kept = copy.objects.state_hash
     with copy.lock:
         _check(copy)
         if kept.known and not scan:
             return frames.StateHashesReply(kept.lsn, kept.now, kept.marks)
-    with kept.counting:
+    with counting:
         with copy.lock:
             copy.objects.save()
             lsn, since, source = kept.lsn, kept.since, copy.node.store.snapshot()

@@ -17,6 +17,7 @@ from halog.backend import CommittedObject, Invocation, InvocationResult, Work
 from halog.core.ids import EpochId, Position
 from halog.core.keys.mapping import Layout
 from halog.errors import ConfigError, FrameError
+from halog.runtime.rpc.stranger_text import shown
 
 PROTOCOL: Final = 3
 """The highest protocol that this halog speaks. One more wherever a frame changes so that who does not know of it would
@@ -24,8 +25,6 @@ do something else. A field behind all others, which may be left out, changes not
 over."""
 LOWEST: Final = 3
 """The lowest one that it speaks still."""
-SHOWN: Final = 40
-"""Characters of a name that nobody has checked, for people."""
 
 
 class _Frame(msgspec.Struct, array_like=True, tag=True):
@@ -574,12 +573,6 @@ class _Tagged(msgspec.Struct, array_like=True):
 
 
 _TAGGED = msgspec.msgpack.Decoder(_Tagged)
-
-
-def shown(text: str, most: int = SHOWN) -> str:
-    """Return a text of a stranger for people: quoted and shortened where it is too long, or has characters that are
-    none to print."""
-    return text if len(text) <= most and text.isascii() and text.isprintable() else ascii(text[:most])
 
 
 def _tag_of(data: bytes) -> str | None:

@@ -14,7 +14,8 @@ from halog.errors import UnreachableError, UnsupportedRequestError, VersionMisma
 from halog.metadata.nodes import NodeInfo
 from halog.release import RELEASE
 from halog.runtime.rpc.errors import from_frame
-from halog.runtime.rpc.frames import LOWEST, PROTOCOL, ErrorReply, Hello, Welcome, decode_reply, shown
+from halog.runtime.rpc.frames import LOWEST, PROTOCOL, ErrorReply, Hello, Welcome, decode_reply
+from halog.runtime.rpc.stranger_text import shown
 
 Role = Literal["node", "client", "tool"]
 

@@ -12,7 +12,6 @@ multiples of `EVERY`.
 from __future__ import annotations
 
 import struct
-import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
@@ -76,8 +75,6 @@ class StateHash:
         self.settled = False
         """Has the copy read what the log had when it was opened? Before that, what it took from a state topic may be
         newer than its lsn."""
-        self.counting = threading.Lock()
-        """Held by who counts the objects."""
         self._base: int | None = 0
         """The hash where the copy began; None: not counted."""
         self.since = 0

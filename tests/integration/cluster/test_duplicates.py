@@ -50,8 +50,8 @@ def test_a_copy_is_refused_under_either_name_until_it_has_an_identity_of_its_own
         assert cluster.registered() == runs
         assert cluster.processes["B"].terminate() == 0
         other = begun(cluster, "B", "other")
-        assert other.exit_code(60) == 1
-        assert "has the installation timestamp of node A" in other.last_words(1_000)
+        assert other.exit_code(60) == 5
+        assert "is node A's, or a copy of it, and node B is to start on it" in other.last_words(1_000)
         argv = ["halog.cli.main", "node", "new-identity", "--config", str(directory / "copied.toml"), "--name"]
         refused = forked.run([*argv, "A"], timeout=60)
         assert "is held by another node" in refused.stderr

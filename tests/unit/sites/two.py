@@ -94,7 +94,7 @@ def same_objects(*clusters: Cluster) -> None:
         for name in cluster.running:
             for partition, copy in list(cluster.node(name).runtime.copies.items()):
                 with suppress(HalogError):
-                    said = told(copy, scan=True)
+                    said = told(copy, threading.Lock(), scan=True)
                     assert said.hash == said.scanned, f"{partition} on {name} is not stored as the log has it"
                     found.setdefault((partition, said.lsn), {})[name] = said.hash
     assert found, "no copy says anything"

@@ -10,13 +10,14 @@ import pytest
 
 from halog.adapters.memory import MemoryChannel, MemoryCoordinator, MemoryDisk, MemoryLog, MemoryStore
 from halog.core.ids import Member
-from halog.errors import DuplicateLocationError, DuplicateTimestampError
+from halog.errors import DuplicateLocationError, DuplicateTimestampError, RefusedError
 from halog.events import Event
 from halog.metadata.nodes import NodeInfo, register
 from halog.ports import TopicPartition
 from halog.runtime.membership.addresses import machine
 from halog.runtime.membership.duplicates import check_alone, lives, same_name
 from halog.runtime.membership.members import Membership
+from halog.runtime.node import cluster_identity
 from halog.runtime.node.open import node
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
@@ -215,9 +216,17 @@ def test_a_copy_under_the_same_name_does_not_start_and_the_first_one_goes_on() -
 
 @pytest.mark.feature("N1", "O3")
 def test_a_copy_under_another_name_does_not_start() -> None:
+    """It says whose it is; one that an older halog made does not, and has that node's installation timestamp."""
     with Cluster(2, partitions=2, registry=Registry()) as cluster:
         cluster.kill("B")
         cluster.disks["B"] = copied(cluster.disks["A"])
+        with pytest.raises(RefusedError, match="is node A's, or a copy of it"):
+            cluster.restart("B")
+        store = MemoryStore(cluster.disks["B"])
+        owner = cluster_identity.remembered(store)
+        assert owner is not None
+        cluster_identity.remember(store, cluster.config, owner.id, "")
+        store.close()
         with pytest.raises(DuplicateTimestampError, match=r"node B .* has the installation timestamp of node A"):
             cluster.restart("B")
         assert cluster.tree.children("nodes") == ["A"]

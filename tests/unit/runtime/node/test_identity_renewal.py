@@ -60,6 +60,17 @@ def test_its_objects_stay_and_it_stands_for_nobody(config: Config) -> None:
     assert cluster_identity.remembered(store) == cluster_identity.DirectoryOwner(config.cluster.name, "id", "B")
 
 
+def test_another_node_starts_on_it_only_then(config: Config) -> None:
+    """Whether the one that it was copied from runs just now or not."""
+    store = used(config)
+    kept = dict(store.scan(b""))
+    with pytest.raises(RefusedError, match=r"is node A's, or a copy .* `halog node new-identity --name B` makes it"):
+        begin_run(config, "B", store)
+    assert dict(store.scan(b"")) == kept
+    renew(store, config, "B")
+    assert begin_run(config, "B", store).name == "B"
+
+
 def test_nothing_else_is_renewed(config: Config) -> None:
     """Its own directory, one that was never used, and one of another cluster."""
     store = used(config)

@@ -27,6 +27,7 @@ from halog.runtime.rpc import frames, versions
 from halog.runtime.rpc.cluster_view import ClusterView
 from halog.runtime.rpc.frames import PROTOCOL
 from halog.runtime.rpc.router import Router
+from halog.runtime.rpc.stranger_text import SHOWN
 from halog.schema import Registry
 from halog.testing.cluster import Cluster, wait_until
 from tests.golden.samples import INCOMING, KINDS, frame
@@ -101,7 +102,7 @@ def test_a_frame_of_an_unknown_kind_is_told_from_bytes_that_are_no_frame() -> No
     assert frames.decode_incoming(msgspec.msgpack.encode(["Teleport", 1, {"a": []}])) == frames.UnknownFrame("Teleport")
     assert frames.decode_incoming(msgspec.msgpack.encode(["Tele\nport"])) == frames.UnknownFrame(r"'Tele\nport'")
     long = frames.decode_incoming(msgspec.msgpack.encode(["T" * 1_000_000]))
-    assert long == frames.UnknownFrame(repr("T" * frames.SHOWN))
+    assert long == frames.UnknownFrame(repr("T" * SHOWN))
     for data in (b"", b"\xc0", b"\x90", msgspec.msgpack.encode([1, "Fetch"]), msgspec.msgpack.encode({"Fetch": 1})):
         with pytest.raises(FrameError):
             frames.decode_incoming(data)
