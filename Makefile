@@ -3,7 +3,7 @@
 #              + the quick faults + a few tests on containers, where Docker runs
 # make integration   contract + integration, all of it (25 min)
 # make demo ARGS='--all'   the main job on real flights, with real kills
-# make faults  every fault with real processes and servers, judged; writes build/faults.json (15 min)
+# make faults  every fault with real processes and servers, judged; writes build/faults.json (some 40 min)
 # make containers   the integration suite over three brokers and three ZooKeeper servers in containers (Docker)
 # make compose  the same and three nodes, to stay        make compose ARGS='down -v'
 # make features · sim (seven times the simulation of make test, 40 min) · mutants · bench · lock · bench-peers (other systems beside halog, 40 min)
