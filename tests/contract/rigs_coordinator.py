@@ -80,6 +80,11 @@ class MemoryCoordinatorRig:
             c.close()
 
 
+SESSION_MS = 10_000
+"""The longest that the server grants. A session of a node's second breaks where the machine stands still for a third of
+it, and then a test that breaks no connection itself is refused a request."""
+
+
 class ZkRig:
     """Each client has a proxy of its own between it and the server."""
 
@@ -90,7 +95,7 @@ class ZkRig:
 
     def open(self, states: States | None = None) -> ZkCoordinator:
         proxy = Proxy(self.site.info.zookeeper)
-        c = ZkCoordinator(proxy.address, self.cluster)
+        c = ZkCoordinator(proxy.address, self.cluster, session_timeout_ms=SESSION_MS)
         self._open.append((c, proxy))
         c.connect(states if states is not None else States())
         return c

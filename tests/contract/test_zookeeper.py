@@ -41,7 +41,8 @@ def test_a_restart_keeps_the_session(zookeeper: ZkRig) -> None:
 def test_lost_is_told_by_our_own_clock(zookeeper: ZkRig) -> None:
     """LOST comes while ZooKeeper is stopped, not only after it is back."""
     states = States()
-    c = zookeeper.open(states)
+    c = ZkCoordinator(zookeeper.site.info.zookeeper, zookeeper.cluster)
+    c.connect(states)
     zookeeper.site.pause("zookeeper")
     try:
         wait_for(lambda: states[-1] is LOST, timeout_s=20)
@@ -50,6 +51,7 @@ def test_lost_is_told_by_our_own_clock(zookeeper: ZkRig) -> None:
         zookeeper.site.resume("zookeeper")
     wait_for(lambda: states[-1] is CONNECTED)
     assert c.create("/live/c", b"", ephemeral=True)
+    c.close()
 
 
 @pytest.mark.feature("N4")
