@@ -44,10 +44,16 @@ def both_started(one: Cluster, other: Cluster) -> Iterator[None]:
 
 
 def fly(cluster: Cluster, *numbers: int) -> None:
+    """Create these flights, and wait until the first node's copies have them, too: `flights` looks there."""
     node = cluster.node(cluster.names[0])
+    tokens = []
     for number in numbers:
         with node.transaction() as tx:
             tx.create(Flight(number))
+        tokens.append(tx.token)
+    with node.transaction(read="local", after=tokens) as tx:
+        for number in numbers:
+            tx.get(Flight, number)
 
 
 def flights(cluster: Cluster) -> set[int]:
