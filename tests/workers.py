@@ -26,8 +26,8 @@ WHOLE = {
 """What files, or those of a directory, use together."""
 
 
-SINGLY = ("tests/scenarios/test_merge_crash_points.py",)
-"""Files whose tests share nothing but time: some seconds of CPU each, so any worker takes one."""
+SINGLY = ("tests/scenarios/test_merge_crash_points.py", "tests/integration/cluster/test_versions.py")
+"""Files whose tests share nothing but time: some seconds of CPU each, or half a minute, so any worker takes one."""
 
 
 def unit(nodeid: str) -> str:
@@ -56,6 +56,8 @@ FIRST = (
     "its two servers",
     "tests/integration/demo/test_demo.py",
     "tests/integration/embedded/test_supervisor.py",
+    "tests/integration/cluster/test_versions.py",
+    "tests/integration/cluster/test_upgrades.py",
     "tests/integration/cluster/test_migration.py",
     "tests/integration/cluster/test_many_partitions.py",
     "tests/integration/cluster/test_sync_policies.py",

@@ -28,12 +28,12 @@ STEPS, MORE_STEPS = 3, 8
 FROZEN_S = 2.0
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return future.written(tmp_path_factory.mktemp("later"), future.LATER)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
     """The last release; None: this halog, where the checkout has no history."""
     return released.written(tmp_path_factory.mktemp("earlier"))
