@@ -58,8 +58,61 @@ LATER = (
         "    def to_bytes(self) -> bytes:\n",
         '    rack: str = "later"\n\n    def to_bytes(self) -> bytes:\n',
     ),
+    # A control frame that nobody else knows, on each new connection between nodes.
+    Edit(
+        "halog/runtime/rpc/frames.py",
+        'class DeathNotice(_Frame, tag="Died"):\n',
+        'class Weather(_Frame):\n    load: float\n\n\nclass DeathNotice(_Frame, tag="Died"):\n',
+    ),
+    Edit(
+        "halog/runtime/rpc/frames.py",
+        "PositionReply | Goodbye | DeathNotice\n",
+        "PositionReply | Goodbye | DeathNotice | Weather\n",
+    ),
+    Edit(
+        "halog/runtime/membership/members.py",
+        "            peer.send(self._sign_of_life())\n",
+        "            peer.send(self._sign_of_life())\n            peer.send(frames.encode(frames.Weather(0.5)))\n",
+    ),
+    Edit(
+        "halog/runtime/node/request_server.py",
+        "        if isinstance(frame, frames.Goodbye):\n",
+        "        if isinstance(frame, frames.Weather):\n            return\n"
+        "        if isinstance(frame, frames.Goodbye):\n",
+    ),
 )
 """It speaks this version's protocol, too."""
+
+KIND = 13
+RECORD = (
+    Edit(
+        "halog/core/log/record_types.py",
+        "class SiteSwitched(msgspec.Struct, frozen=True):\n",
+        "class Remark(msgspec.Struct, frozen=True):\n    header: Header\n    text: str\n\n\n"
+        "class SiteSwitched(msgspec.Struct, frozen=True):\n",
+    ),
+    Edit("halog/core/log/record_types.py", "    | LevelStated\n", "    | LevelStated\n    | Remark\n"),
+    Edit(
+        "halog/core/log/records.py",
+        "    LevelStated as LevelStated,\n",
+        "    LevelStated as LevelStated,\n    Remark,\n",
+    ),
+    Edit(
+        "halog/core/log/records.py",
+        '    LevelStated: (12, [{"name": "level", "type": "long"}]),\n',
+        '    LevelStated: (12, [{"name": "level", "type": "long"}]),\n'
+        f'    Remark: ({KIND}, [{{"name": "text", "type": "string"}}]),\n',
+    ),
+    Edit("halog/core/state/held.py", "    records.LevelStated,\n", "    records.LevelStated,\n    records.Remark,\n"),
+    Edit(
+        "halog/core/commit/participant.py",
+        "        self.writer.level = level\n",
+        "        self.writer.level = level\n"
+        '        remark = records.Remark(self.writer.header(), "later")\n'
+        "        self.writer.append_vote(remark, records.encode(remark), now, NOBODY, out)\n",
+    ),
+)
+"""A record that nobody else knows: each epoch above level 1 has one behind its level."""
 
 STRANGE = (
     NAMED,

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from halog.core.log.records import KINDS
 from halog.errors import VersionMismatchError
 from halog.release import RELEASE
 from tests.integration.cluster import future, restart_hook
-from tests.integration.cluster.checker import check
+from tests.integration.cluster.checker import check, entries
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load
@@ -38,6 +39,7 @@ def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
     edits = (
         future.Edit("halog/release.py", f'"{RELEASE}"', f'"{LATER}"'),
         future.Edit("halog/release.py", "LEVEL: Final = 1", f"LEVEL: Final = {LEVEL}"),
+        *future.RECORD,
     )
     return future.written(tmp_path_factory.mktemp("later"), edits)
 
@@ -93,8 +95,14 @@ class Operator:
         return document
 
 
+def kinds(cluster: Cluster) -> set[int]:
+    """The kinds of records that stand in the logs."""
+    return {value[1] for t in cluster.tables() for _, value in entries(cluster.site.info.bootstrap, t.topic, t.index)}
+
+
 def test_nodes_are_upgraded_under_traffic_and_the_level_is_raised(make: Make, later: Path, control: Control) -> None:
-    """No partition pauses for longer than a hand-over takes, nothing is lost, and then no earlier halog comes in."""
+    """No partition pauses for longer than a hand-over takes, nothing is lost, and then no earlier halog comes in: not
+    where ZooKeeper has forgotten the level either, for the logs say it."""
     cluster = make()
     cluster.start()
     operator = Operator(cluster, later)
@@ -128,6 +136,14 @@ def test_nodes_are_upgraded_under_traffic_and_the_level_is_raised(make: Make, la
     assert cluster.processes["B"].terminate() == 0
     assert cluster.launch("B").exit_code(60) == 7
     cluster.launch("B", source=later).ready()
+    wait(lambda: kinds(cluster) >= {KINDS["LevelStated"], future.KIND}, "epochs have stated the level")
+    for name in cluster.nodes:
+        assert cluster.processes[name].terminate() == 0
+    cluster.zk.delete(f"/halog/{cluster.name}/level")
+    for name in cluster.nodes:
+        cluster.launch(name, source=None if name == "B" else later)
+    assert cluster.processes["B"].exit_code(60) == 7
+    wait(lambda: json.loads(cluster.znode("level") or b"{}").get("level") == LEVEL, "the level is in ZooKeeper again")
 
 
 @pytest.mark.long

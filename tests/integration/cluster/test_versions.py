@@ -78,9 +78,18 @@ class Walk:
         self.cluster.whole()
         self.cluster.lead(self.chance.choice(self.cluster.partitions()), node)
 
+    def finish(self, node: str) -> None:
+        """Nobody raises the level: a node, or a client, does not know a higher one."""
+        command = ["halog.cli.main", "upgrade", "finish", "--config", str(self.cluster.toml)]
+        later = self.releases[future.RELEASE]
+        process = Process("finish", self.cluster.directory, command, later)
+        assert process.exit_code(60) == 5, process.last_words(2_000)
+        assert "the level stays as it is: " in process.last_words(2_000)
+        assert self.cluster.znode("level") is None
+
     def step(self, load: Load) -> None:
         node = self.chance.choice(list(self.cluster.nodes))
-        act = self.chance.choice((self.change, self.change, self.kill, self.freeze, self.lead))
+        act = self.chance.choice((self.change, self.change, self.kill, self.freeze, self.lead, self.finish))
         self.done.append(f"{act.__name__} {node}")
         act(node)
         load.flows(FLOWS_S)
