@@ -132,6 +132,9 @@ class Definitions:
         names = sorted({d.name for d in list(self._stored.values())})
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names[:10]) or 'none'}"
+        if later := sum(isinstance(bad, LaterRecordError) for bad in list(self._bad.values())):
+            what = "definitions" if later > 1 else "definition"
+            hint += f"; {later} {what} that halog {RELEASE} does not know all of may be of it: ask with a later halog"
         raise UnknownTypeError(f"no type named {name} was ever published in this cluster; {hint}", type=name)
 
     def _named(self, name: str) -> tuple[Definition, ...]:

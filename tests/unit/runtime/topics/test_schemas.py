@@ -176,6 +176,8 @@ def test_a_definition_of_a_later_version_is_told_as_such_and_brought_as_it_is(lo
     assert definitions.current("Aircraft").name == "Aircraft"
     with pytest.raises(LaterRecordError, match=f"key {key.hex()}: a definition that a later version of halog wrote"):
         definitions.find(key)
+    with pytest.raises(UnknownTypeError, match=r"no type named Route .*; 1 definition that halog .* may be of it"):
+        definitions.named("Route")
     here = MemoryLog(MemoryBroker())
     here.ensure_topic(TOPIC, 1, compacted=True)
     bring(log, here, TP)
