@@ -122,7 +122,7 @@ class NodeStateTracker:
         self._counted = 0
         """The coming up that the state follows."""
         self._run = 0
-        """The run that the state follows."""
+        """The run that was heard last."""
 
     def look(self, sight: NodeSight) -> list[NodeStateChange]:
         """Take what is seen now; return what has happened since the last look."""
@@ -140,11 +140,11 @@ class NodeStateTracker:
         return [self._take("notifier added")] if self.state is NodeState.UP else []
 
     @property
-    def standing(self) -> NodeState:
-        """Return the state in which the node is once the application has been told of what is seen now."""
-        if self.sight.up:
+    def target(self) -> NodeState:
+        """Return the state that follows once the notifiers have returned; this one, if none are called."""
+        if self.state is NodeState.IN_UP_NOTIFIER:
             return NodeState.UP
-        return self.sight.refused or NodeState.DOWN
+        return self.sight.refused or NodeState.DOWN if self.state is NodeState.IN_DOWN_NOTIFIER else self.state
 
     def _follow(self) -> list[NodeStateChange]:
         taken = []
@@ -154,9 +154,8 @@ class NodeStateTracker:
 
     def _take(self, happening: str) -> NodeStateChange:
         before, self.state = self.state, next_state(self.state, happening)
-        self._run = self.sight.run
-        if happening == "heard":
-            self._counted = self.comings
+        if happening in ("heard", "offline"):
+            self._run, self._counted = self.sight.run, self.comings
         return NodeStateChange(before, happening, self.state)
 
     def _happenings(self) -> Iterator[str]:

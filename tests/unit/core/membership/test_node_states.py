@@ -183,6 +183,11 @@ def test_a_node_that_left_stays_down_until_another_run_registers() -> None:
     assert [step[2] for step in fed(tracker, AGAIN, AGAIN_UP)] == [S.DISCOVERED, S.IN_UP_NOTIFIER]
 
 
+@pytest.mark.feature("N3")
+def test_a_node_that_starts_again_before_its_loss_is_seen_is_discovered() -> None:
+    assert [step[2] for step in fed(in_state(S.UP), AGAIN, RETURNED)] == [S.IN_DOWN_NOTIFIER, S.DOWN, S.DISCOVERED]
+
+
 sights = st.builds(
     NodeSight,
     run=st.integers(1, 2),
