@@ -8,6 +8,7 @@ This module holds the public names only. Each is imported when it is first used 
     transaction, current, Transaction   run work that happens whole or not at all
     Token, Durability                   how current a read is; what a commit waits for
     PartitionChange, partition_notifier hear when a partition changes its state
+    NodeChange                          what `node.on_node_change` tells of another node
     on_conflict                         decide what two sites contradict each other in
     aio                                 the same API for an event loop
     errors                              every error that halog raises
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from halog import aio as aio, errors as errors
     from halog.core.durability import Durability as Durability
+    from halog.runtime.events.node_notifiers import NodeChange as NodeChange
     from halog.runtime.events.partition_states import (
         PartitionChange as PartitionChange,
         partition_notifier as partition_notifier,
@@ -47,6 +49,7 @@ _PUBLIC: dict[str, str] = {
     "Decimals": "halog.schema:Decimals",
     "Durability": "halog.core.durability:Durability",
     "Node": "halog.transactions:Node",
+    "NodeChange": "halog.runtime.events.node_notifiers:NodeChange",
     "PartitionChange": "halog.runtime.events.partition_states:PartitionChange",
     "Ref": "halog.schema:Ref",
     "Token": "halog.transactions.token:Token",
@@ -76,6 +79,7 @@ __all__ = [
     "Durability",
     "PartitionChange",
     "partition_notifier",
+    "NodeChange",
     "on_conflict",
     "aio",
     "errors",

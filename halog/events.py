@@ -198,6 +198,13 @@ LATER_RECORD = Kind(
     "partition {partition}: the copy on {node} stops before what a later version of halog wrote: {cause}",
 )
 UPGRADE = Kind("HALOG-1129", "upgrade", INFO, "upgrade to halog {to}, {node}: {step}: {cause}")
+NOTIFIER_FAILED = Kind(
+    "HALOG-1130",
+    "node notifier failed",
+    WARNING,
+    "{notifier} failed at {to} when node {node} became {state}: {cause}",
+)
+NODE_REFUSED = Kind("HALOG-1131", "nodes do not talk", WARNING, "node {node} is {state} to {to}: {cause}")
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -263,6 +270,8 @@ KINDS: dict[str, Kind] = {
         NOT_TAKEN,
         LATER_RECORD,
         UPGRADE,
+        NOTIFIER_FAILED,
+        NODE_REFUSED,
     )
 }
 """Every code that can occur, with its kind."""

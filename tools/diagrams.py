@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from halog.core import roles
+from halog.core.membership import node_states
 from halog.core.table import states as life, zones
 
 PATH: Final = Path(__file__).resolve().parents[1] / "docs/states.md"
@@ -30,6 +31,12 @@ MACHINES: Final[tuple[tuple[str, str, Mapping[Any, Mapping[str, Any]]], ...]] = 
         "A node's quorum in a zone",
         "As the node itself sees it (Q1, `halog/core/table/zones.py`). Switched off, none leads to disabled.",
         zones.TRANSITIONS,
+    ),
+    (
+        "Another node",
+        "As each process knows it (N3, `halog/core/membership/node_states.py`). InUpNotifier and InDownNotifier last "
+        "until\nthe application's notifiers have returned.",
+        node_states.TRANSITIONS,
     ),
     ("A copy", "Its role on one node (`halog/core/roles.py`, which says what each one does).", roles.TRANSITIONS),
 )

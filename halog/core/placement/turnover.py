@@ -12,8 +12,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 
-class NodeChange(NamedTuple):
-    """A `NodeChange` names the nodes to be planned for now; both lists are sorted."""
+class NodeTurnover(NamedTuple):
+    """A `NodeTurnover` names the nodes to be planned for now; both lists are sorted."""
 
     came: tuple[str, ...]
     gone: tuple[str, ...]
@@ -32,7 +32,7 @@ class Turnover:
         """Forget what was seen: it says nothing of a time when somebody else, or nobody, looked."""
         self._since.clear()
 
-    def look(self, known: Collection[str], up: Collection[str], down: Collection[str], now: int) -> NodeChange | None:
+    def look(self, known: Collection[str], up: Collection[str], down: Collection[str], now: int) -> NodeTurnover | None:
         """Return what is to be planned for, or None: nothing yet.
 
         `known`: the nodes that the last plan counted on; `up`: those that are there; `down`: those that are known not
@@ -44,4 +44,4 @@ class Turnover:
         if came and now - max(self._since[node, True] for node in came) < self._settle_ms:
             came = []
         gone = [n for n, comes in differ if not comes and now - self._since[n, False] >= self._replace_ms]
-        return NodeChange(tuple(sorted(came)), tuple(sorted(gone))) if came or gone else None
+        return NodeTurnover(tuple(sorted(came)), tuple(sorted(gone))) if came or gone else None

@@ -15,17 +15,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
 from halog.core.election.challenges import Challenges
 from halog.core.ids import Member
+from halog.core.membership.node_states import NodeSight
 from halog.core.table.zones import NodeContacts
 from halog.errors import FrameError, HalogError, UnreachableError, UnsupportedRequestError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel, Peer
 from halog.runtime.membership.duplicates import same_installation
+from halog.runtime.membership.node_sights import refusal_of, seen_by_nobody, sights_of
 from halog.runtime.membership.witness import is_secret
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import from_frame
@@ -67,6 +69,7 @@ class _Link:
         "offline",
         "peer",
         "refused",
+        "refused_as",
         "refused_told",
         "retry_ms",
         "speaks",
@@ -75,7 +78,7 @@ class _Link:
         "up",
     )
 
-    def __init__(self, info: NodeInfo, patience_ms: int, now_ms: int, obstacle: str) -> None:
+    def __init__(self, info: NodeInfo, patience_ms: int, now_ms: int, obstacle: HalogError | None) -> None:
         self.info = info
         self.peer: Peer | None = None
         self.heard_ms = now_ms
@@ -99,10 +102,11 @@ class _Link:
         self.left = False
         self.lost = ""
         """Why it went down last."""
-        self.refused = obstacle
+        self.refused = "" if obstacle is None else obstacle.message
         """Why the two do not talk: as it has registered, or as it said when it was connected to last."""
+        self.refused_as = refusal_of(obstacle)
         self.refused_told = ""
-        self.speaks = not obstacle
+        self.speaks = obstacle is None
         """Is it worth connecting to?"""
 
     @property
@@ -168,6 +172,7 @@ class Membership:
         noticed: Callable[[str, bool, str], None] = _told_nobody,
         line: Callable[[str, bool, str], None] = _told_nobody,
         succeeded: Callable[[Member], None] = _nobody_succeeded,
+        seen: Callable[[Mapping[str, NodeSight]], None] = seen_by_nobody,
         challenger: Challenger | None = None,
         clock: Callable[[], int] = monotonic_ms,
     ) -> None:
@@ -177,8 +182,8 @@ class Membership:
         `coordinated` says whether the own coordinator session sees registrations now. `tails` are the last lsns of the
         partitions that this node is active for. `noticed` is told of each node that is up again, or no more, by itself:
         (node, up, why). `line` is told of each line to a node that is cut though that node lives, and once it is whole
-        again: (node, whole, why). `succeeded` is told of each run whose data directory another run has opened. `clock`
-        counts ms."""
+        again: (node, whole, why). `succeeded` is told of each run whose data directory another run has opened. `seen`
+        is told what is seen of all nodes, and never waits. `clock` counts ms."""
         self.clock = clock
         self.me = me
         self.channel = channel
@@ -196,6 +201,7 @@ class Membership:
         self.noticed = noticed
         self.line = line
         self.succeeded = succeeded
+        self.seen = seen
         self.judge = judge
         self.own = own or OwnState()
         challenger = challenger or _NoChallenger()
@@ -242,11 +248,10 @@ class Membership:
                 self._refuse(self.links[name], self.links[name].refused)
         self._publish()
 
-    def _obstacle(self, info: NodeInfo) -> str:
-        """Return why this node does not talk to another one, as far as that one's registration says; "": it does."""
+    def _obstacle(self, info: NodeInfo) -> HalogError | None:
+        """Return why this node does not talk to another one, as far as that one's registration says; None: it does."""
         me = self.registered.get(self.me.node)
-        error = mismatch_of(info) or (None if me is None else same_installation(me, info))
-        return "" if error is None else error.message
+        return mismatch_of(info) or (None if me is None else same_installation(me, info))
 
     def heard(self, node: str, incarnation: int, offline: str | None = None) -> None:
         """A frame of this member arrived. `offline`: why it says that it is offline; "": it says that it is not."""
@@ -445,10 +450,12 @@ class Membership:
             logger.warning("%s", error)
         elif error is not None:
             why = shown(error.message, TEXT)
+            link.refused_as = refusal_of(error)
             self._refuse(link, why)
+            self._publish()
             raise FrameError(f"{peer.remote} refuses this node: {why}", told=True)
         elif isinstance(reply, frames.Welcome) and common(reply.protocol, reply.protocol) is not None:
-            link.refused = ""
+            link.refused, link.refused_as = "", None
         else:
             raise FrameError(f"{peer.remote} sent {type(reply).__name__} on a connection that only carries ours")
 
@@ -536,6 +543,7 @@ class Membership:
             if alive != self._told or self._answering - was_answering or was_answering - self._answering - alive:
                 came = sorted(alive - self._told - {me})
                 self._tell(alive, "; ".join(f"{m.node} answers" for m in came))
+            self.seen(sights_of(links, self.registered))
         if bool(was) != bool(self.offline) and not self.closed:
             self.broadcast(self._sign_of_life())
 

@@ -4,6 +4,7 @@ partitions."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -12,6 +13,7 @@ from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.ports import Versioned
 from halog.runtime.events.history import History
+from halog.runtime.events.node_states import NodeStates
 from halog.runtime.events.partition_states import PartitionStates
 from halog.runtime.host.services import TableFeed
 from halog.runtime.keys.mapping_cache import MappingCache
@@ -36,14 +38,17 @@ class Knowledge:
         history: History,
         copies: dict[str, Copy],
         far: RemotePaces,
+        named: Callable[[], Iterable[str]],
     ) -> None:
-        """Make the parts; `copies` are those hosted here, by partition, which hear of tables, too."""
+        """Make the parts; `copies` are those hosted here, by partition, which hear of tables, too. `named` returns the
+        names of the configured nodes."""
         self._coordinator = adapters.coordinator
         self.own = OwnState()
         self.mapping_changed = threading.Event()
         """Set whenever a mapping has changed; whoever waits for that clears it."""
         self.mappings = MappingCache(adapters.coordinator, homes_of(config), self._mapping_changed)
         self.lives = PartitionStates(run.name, history, lambda partition: partition in self.mappings.now.updating)
+        self.nodes = NodeStates(run.name, history, named)
         self.afar = make_afar(config, adapters, far)
         self.router = Router(
             run.name,

@@ -110,8 +110,11 @@ class Runtime:
         copies: dict[str, Copy] = {}
         self.copies: Mapping[str, Copy] = copies
         """The partitions hosted here."""
-        known = self._known = Knowledge(config, adapters, run, telling.history, copies, paces.remote)
+        known = self._known = Knowledge(
+            config, adapters, run, telling.history, copies, paces.remote, lambda: self.config.nodes
+        )
         self.lives = known.lives
+        self.nodes = known.nodes
         self.router = known.router
         self._afar = known.afar
         self.asker = make_asker(config, run, known.router, copies)
@@ -342,6 +345,7 @@ class Runtime:
         there to be let go of."""
         if self.asker.closed or os.getpid() != self.pid:
             return
+        self.nodes.end()
         if hand_over and self.host is not None:
             hand_over_all(self.host, self.config.timing.close_deadline_ms / 1000)
         self.asker.close()
@@ -356,6 +360,7 @@ class Runtime:
         if self._joined and self.copies:
             self.telling.left()
         self.lives.close()
+        self.nodes.close()
         self.telling.history.close()
         self.adapters.close()
 

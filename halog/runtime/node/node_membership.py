@@ -62,6 +62,7 @@ class NodeMembership:
             noticed=telling.noticed,
             line=telling.line,
             succeeded=_ignored if host is None else host.leasing.died,
+            seen=known.nodes.seen,
             challenger=self._challenging,
         )
 

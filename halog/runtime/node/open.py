@@ -14,11 +14,12 @@ from halog.backend import Invocation, InvocationResult
 from halog.config import Config, load_config
 from halog.config.check import wrong_node_name
 from halog.config.multi_site import check_site
-from halog.errors import ConfigError, StoreError, UnreachableError
+from halog.errors import ConfigError, RefusedError, StoreError, UnreachableError
 from halog.events import UNREAD
 from halog.metadata import bindings
 from halog.ports import UnknownResult
 from halog.runtime.events.history import History
+from halog.runtime.events.node_notifiers import NodeChange, NodeNotifier
 from halog.runtime.keys.key_owners import Places
 from halog.runtime.keys.routing import Routing
 from halog.runtime.membership.witness import Witness
@@ -59,6 +60,36 @@ class RunningNode(Verbs):
         self.definitions = definitions
         for notifier, names in registry.notifiers:
             runtime.lives.notify(notifier, names)
+
+    def on_node_change(
+        self, *, available: NodeNotifier | None = None, unavailable: NodeNotifier | None = None
+    ) -> Callable[[], None]:
+        """Call `available(change)` for each remote node that is up now, or comes up, and `unavailable(change)` for each
+        of these that is not up any more (N3). Returns what takes both away again.
+
+        Each is called in a transaction of its own, and again after a ConflictError, as by `transactional`. If it raises
+        an error, the transaction is rolled back, the event history says so (`HALOG-1130`), and the others go on. For
+        one node the calls come one after the other: an unavailable one waits until the available one has returned. They
+        hold up neither other nodes' calls nor anything that nodes do. RefusedError: neither is given, or it is no
+        function; ClosedError, ForkedError.
+        """
+        self.check_open()
+        if available is None and unavailable is None:
+            raise RefusedError("nothing to call: give on_node_change available=…, unavailable=…, or both")
+        return self.runtime.nodes.notify(
+            self._in_transaction("available", available), self._in_transaction("unavailable", unavailable)
+        )
+
+    def _in_transaction(self, name: str, notifier: NodeNotifier | None) -> NodeNotifier | None:
+        if notifier is not None and not callable(notifier):
+            raise RefusedError(f"on_node_change: {name}={notifier!r} is no function; give one that takes a NodeChange")
+        return None if notifier is None else self.transactional(notifier)
+
+    def node_states(self) -> dict[str, NodeChange]:
+        """Return by name in which state each remote node of this site is, why, and since when, as this process sees it
+        (N3). ClosedError, ForkedError."""
+        self.check_open()
+        return self.runtime.nodes.now()
 
 
 class _Classes:

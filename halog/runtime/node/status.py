@@ -81,6 +81,7 @@ def status(node: Runtime) -> dict[str, object]:
         "events_dropped": node.telling.history.dropped,
         "log": None if node.host is None else node.host.log_questions.view(),
         "states": node.lives.view(),
+        "nodes": {n: {"state": c.state, "why": c.why, "since_ms": c.time_ms} for n, c in node.nodes.now().items()},
         "failed": failed(node),
         "copies": [view(c) for c in list(node.copies.values())],
     }

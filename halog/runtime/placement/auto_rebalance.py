@@ -23,7 +23,7 @@ import msgspec
 from halog.config import Config
 from halog.core import tolerant
 from halog.core.placement.rebalance import in_need
-from halog.core.placement.turnover import NodeChange, Turnover
+from halog.core.placement.turnover import NodeTurnover, Turnover
 from halog.core.table.definitions import DifferingLists, differing
 from halog.core.table.table import PartitionTable, Target
 from halog.core.tolerant import TolerantDecoder, TolerantStruct
@@ -216,7 +216,7 @@ class AutoRebalance:
     def _theirs(self, policy: str) -> list[PartitionTable]:
         return [table for _, table in self._router.tables.values() if table.policy == policy]
 
-    def _turned(self, policy: str, known: set[str], up: set[str]) -> NodeChange | None:
+    def _turned(self, policy: str, known: set[str], up: set[str]) -> NodeTurnover | None:
         """Return which nodes came or went for good; None for a static policy, where that moves nothing."""
         if self._configured().policies[policy].static:
             return None
@@ -373,7 +373,7 @@ def _nodes(target: Target | None) -> tuple[str, ...]:
     return () if target is None else target.nodes
 
 
-def _why(change: NodeChange | None) -> str:
+def _why(change: NodeTurnover | None) -> str:
     if change is None:
         return ""
     came = f"{', '.join(change.came)} came" if change.came else ""
