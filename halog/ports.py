@@ -340,8 +340,9 @@ class Channel(Protocol):
     ) -> Peer:
         """Connect; UnreachableError says whether it was refused (`evidence["refused"]`) or timed out."""
 
-    def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
-        """Send on a pooled connection and wait for its one reply on the calling thread. UnreachableError has
+    def request(self, address: str, frame: bytes, timeout_s: float, *, connect_s: float | None = None) -> bytes:
+        """Send on a pooled connection and wait for its one reply on the calling thread. `connect_s`: a new connection
+        must stand by then, its greeting answered; None: it has as long as the request. UnreachableError has
         `evidence["sent"]` False if nobody can have acted on the frame; any other exception that comes so early, as
         Ctrl-C may, is marked with the frame (`errors.mark_unsent`). DeadlineError: no reply in time."""
 

@@ -101,7 +101,14 @@ def live(running: Config, new: Config) -> Config:
     before, after = running.all_sites, new.all_sites
     policies = {name: _policy(policy, after.policies.get(name)) for name, policy in before.policies.items()}
     made = here(
-        dataclasses.replace(before, zones=after.zones, nodes=after.nodes, policies=policies, source=after.source)
+        dataclasses.replace(
+            before,
+            zones=after.zones,
+            nodes=after.nodes,
+            discovery=after.discovery,
+            policies=policies,
+            source=after.source,
+        )
     )
     kept = {name: policy for name, policy in made.policies.items() if name in running.policies}
     return dataclasses.replace(made, policies=kept)

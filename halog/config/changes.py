@@ -27,7 +27,7 @@ OWN_FILE: Final = "own file"
 MOVES: Final = "moves objects"
 REFUSED: Final = "refused"
 
-NAMED: Final = ("sites", "zones", "policies", "nodes", "bindings")
+NAMED: Final = ("sites", "zones", "policies", "nodes", "bindings", "discovery")
 """Tables whose keys are names."""
 
 
@@ -113,6 +113,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "policies.*.replace_after_ms": _NEW,
     "policies.*.before_images": Rule(RESTART, "each node writes them while it is active"),
     "bindings.*": Rule(RESTART, "of every process that uses the type"),
+    "discovery.*": Rule(AT_ONCE, "in every process; `[sites.NAME.nodes]` of its own file wins"),
     "nodes.*": Rule(AT_ONCE, ""),
     "nodes.*.data_dir": Rule(OWN_FILE, _NODE),
     "nodes.*.address": Rule(OWN_FILE, _NODE),

@@ -14,14 +14,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
+from halog.config.addresses import addresses_problems, place_of
 from halog.config.field_types import kinds
 from halog.config.mapper import mapper_problems
 from halog.config.multi_site import at_site, is_whole, sites_named, sites_of, whole_problems
 from halog.config.sites import (
-    address_problems,
     comparison_problems,
     home_problems,
-    place_of,
     site_problems,
     sync_site_problems,
     takeover_problems,
@@ -117,6 +116,7 @@ def all_problems(config: Config) -> Problems:
     if all(policy.partitions <= MAX_PARTITIONS for policy in config.all_sites.policies.values()):
         yield from name_problems(config)  # which makes them all
     yield from _bindings(config)
+    yield from _discovery(config)
     for name, node in config.nodes.items():
         yield from _node(f"nodes.{name}", node)
     yield from _same_data_dir(config)
@@ -224,11 +224,11 @@ def _zones(config: Config) -> Problems:
 
 
 def _node(key: str, node: NodeConfig) -> Problems:
-    yield from address_problems(f"{key}.address", node.address)
-    if node.listen:
-        yield from address_problems(f"{key}.listen", node.listen, every=bool(node.advertise))
-    if node.advertise:
-        yield from address_problems(f"{key}.advertise", node.advertise)
+    yield from addresses_problems(f"{key}.address", node.address)
+    if node.listen != "":
+        yield from addresses_problems(f"{key}.listen", node.listen, every=bool(node.advertise))
+    if node.advertise != "":
+        yield from addresses_problems(f"{key}.advertise", node.advertise)
     if node.votes < 0:
         yield f"{key}.votes", f"must not be negative, is {node.votes}"
     if node.failure_domain and not is_plain(node.failure_domain):
@@ -301,36 +301,49 @@ def _same_data_dir(config: Config) -> Problems:
     same path."""
     seen: dict[tuple[str, str], list[tuple[str, PurePath]]] = {}
     for name, node in config.nodes.items():
-        host, own = node.reached.rpartition(":")[0], PurePath(os.path.normpath(node.data_dir))
-        others = seen.setdefault((node.site, host), [])
-        for other, its in others:
-            if its == own:
-                yield (
-                    f"nodes.{name}.data_dir",
-                    f"is node {other}'s too, at the same host {host}; each node needs its own",
-                )
-                break
-            if own.is_relative_to(its) or its.is_relative_to(own):
-                inner, outer = (name, other) if own.is_relative_to(its) else (other, name)
-                why = f"lies in that of node {outer}, at the same host {host}; each node needs its own"
-                yield f"nodes.{inner}.data_dir", why
-                break
-        others.append((name, own))
+        own = PurePath(os.path.normpath(node.data_dir))
+        hosts = list(dict.fromkeys(address.rpartition(":")[0] for address in node.reached))
+        found = (_shared_directory(name, own, host, seen.get((node.site, host), [])) for host in hosts)
+        yield from next((problem for problem in found if problem), [])
+        for host in hosts:
+            seen.setdefault((node.site, host), []).append((name, own))
+
+
+def _discovery(config: Config) -> Problems:
+    """Check the addresses by which nodes are reached. Nodes of another site may be unknown here."""
+    for name, addresses in config.discovery.items():
+        yield from addresses_problems(f"discovery.{name}", addresses, zero=False)
+        if name not in config.all_sites.nodes and not config.other_sites:
+            yield f"discovery.{name}", f"{name!r} is not in [nodes]" + _near(name, config.nodes)
+
+
+def _shared_directory(name: str, own: PurePath, host: str, others: list[tuple[str, PurePath]]) -> list[tuple[str, str]]:
+    """Return the first problem of a node's directory with those of others at one of its hosts."""
+    for other, its in others:
+        if its == own:
+            why = f"is node {other}'s too, at the same host {host}; each node needs its own"
+            return [(f"nodes.{name}.data_dir", why)]
+        if own.is_relative_to(its) or its.is_relative_to(own):
+            inner, outer = (name, other) if own.is_relative_to(its) else (other, name)
+            why = f"lies in that of node {outer}, at the same host {host}; each node needs its own"
+            return [(f"nodes.{inner}.data_dir", why)]
+    return []
 
 
 def shared_addresses(config: Config) -> Problems:
-    """Yield (key, reason) of each node of a zone whose address is also another node's. A node in no zone may have left
-    its machine to the other; a port 0 is any free one."""
+    """Yield (key, reason) of each address of a node of a zone that is also another node's. A node in no zone may have
+    left its machine to the other; a port 0 is any free one."""
     used = {node for zone in config.all_sites.zones for node in config.all_sites.nodes_of(zone)}
     seen: dict[tuple[str, str, int], str] = {}
     for name, node in config.all_sites.nodes.items():
-        place = place_of(node.reached)
-        if name not in used or place is None or place[1] == 0:
-            continue
-        other = seen.setdefault((node.site, *place), name)
-        if other != name:
-            key = "advertise" if node.advertise else "listen" if node.listen else "address"
-            yield f"nodes.{name}.{key}", f"{node.reached!r} is node {other}'s too; each node needs its own"
+        for address in node.reached if name in used else ():
+            place = place_of(address)
+            if place is None or place[1] == 0:
+                continue
+            other = seen.setdefault((node.site, *place), name)
+            if other != name:
+                key = "advertise" if node.advertise else "listen" if node.listen else "address"
+                yield f"nodes.{name}.{key}", f"{address!r} is node {other}'s too; each node needs its own"
 
 
 def _positive(config: Config) -> Problems:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from halog.config.addresses import Addresses, listed
 from halog.config.check import first_problem
 from halog.config.multi_site import here
 from halog.config.static import DYNAMIC, StaticPartition, partition_names
@@ -55,8 +56,8 @@ class RemoteSiteConfig:
     embedded: Path | None = None
     requests: bool = True  # what that site serves is used from here as inside a site; if nodes cannot reach its nodes,
     # each request fails within seconds. False: requests to it are refused at once
-    nodes: Mapping[str, str] = field(default_factory=dict)  # host:port of nodes that are reached from here at another
-    # address than the one they have registered (N2)
+    nodes: Mapping[str, Addresses] = field(default_factory=dict)  # host:port of nodes that are reached from here at
+    # other addresses than those they have registered (N2)
     votes: int = 1  # as its own [site] says
 
 
@@ -172,22 +173,22 @@ class NodeConfig:
     """`[nodes.NAME]` is a node that may host partitions."""
 
     data_dir: Path
-    address: str = "127.0.0.1:0"  # loopback, any free port: nothing is reachable from outside unless configured
-    listen: str = ""  # where it listens, if that is not `address`: may be all interfaces where `advertise` is given
-    advertise: str = ""  # where others reach it, if that is not where it listens; port 0: the one it listens at
+    address: Addresses = "127.0.0.1:0"  # loopback, any free port: nothing is reachable from outside unless configured
+    listen: Addresses = ""  # where it listens, if not at `address`: may be all interfaces where `advertise` is given
+    advertise: Addresses = ""  # where others reach it, if that is not where it listens; port 0: the one it listens at
     votes: int = 1  # in the quorums of its zones: equal unless configured; a node with 0 does not count
     failure_domain: str = ""  # what fails as one: a rack, a host; without one each node is its own, as on one rack
     site: str = ""  # where it is, in a file that all sites share; "": this site, as in a file of one site
 
     @property
-    def listens(self) -> str:
-        """Return where it listens."""
-        return self.listen or self.address
+    def listens(self) -> tuple[str, ...]:
+        """Return where it listens, in order of preference."""
+        return listed(self.listen or self.address)
 
     @property
-    def reached(self) -> str:
-        """Return where others reach it, as far as the configuration says."""
-        return self.advertise or self.listens
+    def reached(self) -> tuple[str, ...]:
+        """Return where others reach it, in order of preference, as far as the configuration says."""
+        return listed(self.advertise) or self.listens
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,9 @@ class Config:
     bindings: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, NodeConfig] = field(default_factory=dict)
     sites: Mapping[str, RemoteSiteConfig] = field(default_factory=dict)
+    discovery: Mapping[str, Addresses] = field(default_factory=dict)
+    """`[discovery]` gives the addresses of nodes, of this site or others, that all processes reach otherwise than they
+    have registered (N2)."""
     timing: TimingConfig = TimingConfig()
     limits: LimitsConfig = LimitsConfig()
     snapshot: SnapshotConfig = SnapshotConfig()

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from halog.config.addresses import Addresses
 from halog.config.check import operators_problems, problem, shared_addresses
 from halog.config.field_types import hints
 from halog.config.model import Config
@@ -180,6 +181,8 @@ class _Reader:
 
     def value(self, hint: Any, value: Any, where: str) -> Any:
         origin, args = typing.get_origin(hint), typing.get_args(hint)
+        if hint == Addresses:
+            return self.addresses(value, where)
         if origin is types.UnionType:
             return self.value(args[0], value, where)
         if dataclasses.is_dataclass(hint):
@@ -199,6 +202,14 @@ class _Reader:
         if kind is Path and not value:
             return self.wrong(where, "must not be empty")
         return self.directory / Path(value).expanduser() if kind is Path else value
+
+    def addresses(self, value: Any, where: str) -> Any:
+        if isinstance(value, str):
+            return value
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            said = json.dumps(value, default=str)[:80]
+            return self.wrong(where, f"must be a string, or a list of strings in order of preference, is {said}")
+        return tuple(value)
 
     def strings(self, value: Any, where: str) -> Any:
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):

@@ -24,8 +24,8 @@ def toml_lines(config: Config) -> Iterator[str]:
     config = config.all_sites
     for item in dataclasses.fields(config):
         value = getattr(config, item.name)
-        if item.name == "bindings":
-            yield from _toml_table("bindings", value)
+        if item.name == "bindings" or (item.name == "discovery" and value):
+            yield from _toml_table(item.name, value)
         elif isinstance(value, Mapping):
             for name, entry in value.items():
                 values = as_toml(entry) if item.name == "policies" else vars(entry)

@@ -37,10 +37,17 @@ class NodeInfo(msgspec.Struct, frozen=True):
     """The lowest and the highest protocol that it speaks. It does not say so before halog 0.2."""
     level: int = 1
     """The highest level that its halog knows (`halog.metadata.cluster_level`)."""
+    addresses: tuple[str, ...] = ()
+    """Where it is reached, in order of preference; `address` is the first. (): it does not say, as before halog 0.3."""
 
     @property
     def member(self) -> Member:
         return Member(self.name, self.incarnation)
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """Return where it is reached, in order of preference; a client is nowhere."""
+        return self.addresses or ((self.address,) if self.address else ())
 
 
 _INFO = ZnodeFormat(msgspec.json.Decoder(NodeInfo).decode, "is no registration of a node")

@@ -357,11 +357,11 @@ class _SiteChannel:
         self._channel = channel
         self._is_cut = is_cut
 
-    def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
+    def request(self, address: str, frame: bytes, timeout_s: float, *, connect_s: float | None = None) -> bytes:
         """See Channel."""
         if self._is_cut(address):
             raise UnreachableError(f"{address} cannot be connected: the line is cut", address=address, sent=False)
-        return self._channel.request(address, frame, timeout_s)
+        return self._channel.request(address, frame, timeout_s, connect_s=connect_s)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._channel, name)

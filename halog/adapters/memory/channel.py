@@ -24,10 +24,10 @@ class MemoryChannel(TcpChannel):
         super().__init__(max_frame)
         self.faults = Faults() if faults is None else faults
 
-    def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
+    def request(self, address: str, frame: bytes, timeout_s: float, *, connect_s: float | None = None) -> bytes:
         sent = SentFrame(address, frame)
-        return self.faults.perform("request", sent, lambda: self.deliver(sent, timeout_s))
+        return self.faults.perform("request", sent, lambda: self.deliver(sent, timeout_s, connect_s))
 
-    def deliver(self, sent: SentFrame, timeout_s: float) -> bytes:
+    def deliver(self, sent: SentFrame, timeout_s: float, connect_s: float | None = None) -> bytes:
         """Have a request arrive that met a fault, past all faults; return its answer."""
-        return super().request(sent.address, sent.frame, timeout_s)
+        return super().request(sent.address, sent.frame, timeout_s, connect_s=connect_s)

@@ -100,8 +100,8 @@ class TcpChannel:
         except OSError as e:
             raise UnreachableError(f"{address} broke the connection: {e}", address=address, refused=False) from None
 
-    def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
-        return self._pool.request(address, frame, timeout_s)
+    def request(self, address: str, frame: bytes, timeout_s: float, *, connect_s: float | None = None) -> bytes:
+        return self._pool.request(address, frame, timeout_s, connect_s)
 
     def drop(self, address: str) -> None:
         self._pool.drop(address)

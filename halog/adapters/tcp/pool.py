@@ -63,15 +63,17 @@ class Pool:
         self._greeting = pack(frame, self._max_frame)
         self._answered = answered
 
-    def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
+    def request(self, address: str, frame: bytes, timeout_s: float, connect_s: float | None = None) -> bytes:
+        """See `Channel.request`."""
         try:
             data = pack(frame, self._max_frame)
         except FrameError as error:
             error.evidence["sent"] = False
             raise
-        deadline = time.monotonic() + timeout_s
+        now, ready_s = time.monotonic(), timeout_s if connect_s is None else min(connect_s, timeout_s)
+        deadline = now + timeout_s
         try:
-            sock = self._borrow(address, deadline, timeout_s)
+            sock = self._borrow(address, now + ready_s, ready_s)
         except BaseException as error:
             mark_unsent(error, frame)
             raise

@@ -30,8 +30,10 @@ CONFIG = "halog.toml"
 def doctor(ctx: click.Context, config_path: Path | None, data_dir: Path | None, deep: bool, format_: str) -> None:
     """Check what halog needs: Java, jars, disk, servers and their settings; and whether copies are equal.
 
-    With a configuration whose cluster is there, the copies of each partition are compared by the hash of their objects,
-    at an lsn that they have in common. Exits with 0 if nothing fails, else with 4.
+    With a configuration whose cluster is there, each node is asked at each of its addresses. The copies of each
+    partition are compared by the hash of their objects, at an lsn that they have in common.
+
+    Exits with 0 if nothing fails, else with 4.
 
     \b
     Examples:
@@ -40,11 +42,12 @@ def doctor(ctx: click.Context, config_path: Path | None, data_dir: Path | None, 
       halog doctor --config production.toml --deep
       halog doctor --format json
     """
-    from halog.cli.cluster import doctor_checks as checks, doctor_copies as copies
+    from halog.cli.cluster import doctor_addresses as addresses, doctor_checks as checks, doctor_copies as copies
 
     config_path = config_path or (Path(CONFIG) if Path(CONFIG).exists() else None)
     results = checks.run(checks.DoctorTarget.find(config_path, data_dir))
     if config_path is not None and checks.answer(results):
+        results += addresses.check(config_path)
         results += copies.compare(config_path, deep=deep)
     ok = not any(r.result == "fail" for r in results)
     document = {"ok": ok, "checks": [r.to_dict() for r in results]}

@@ -315,7 +315,7 @@ def list_(options: ClusterOptions, clients: bool) -> None:
     shown = [v for v in views if clients or v.state != CLIENT]
     document: list[dict[str, Any]] = [msgspec.to_builtins(v) for v in shown]
     rows = [
-        (v.node, v.state, v.address, v.pid, v.version, v.config_text, v.session, v.active, v.replicas, v.why)
+        (v.node, v.state, v.addresses_text, v.pid, v.version, v.config_text, v.session, v.active, v.replicas, v.why)
         for v in shown
     ]
     emit(

@@ -88,6 +88,7 @@ class ClusterConnection:
         else:
             self.activated = in_force(self.config, c)
             self.config = self.activated.config
+        self.router.configure(self.config.discovery)
         names = c.children("partitions")
         if not names and not as_in_file:
             why = belonging.why_absent(self.adapters.log, c, self.config)

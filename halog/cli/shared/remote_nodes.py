@@ -47,14 +47,14 @@ def hear_zones(connection: ClusterConnection, site: str, zones: Sequence[str]) -
 def ask_site(connection: ClusterConnection, site: str, infos: Mapping[str, NodeInfo]) -> dict[str, Said]:
     """Return what each hosting node of another site says of itself, or an error. `infos`: those registered there."""
     known = ClusterView(connection.adapters.channel, connection.config.other_sites[site].nodes)
+    known.configure(connection.config.discovery)
     known.nodes_seen(dict(infos))
     hosts = [name for name, info in infos.items() if info.hosts]
 
     def ask(node: str) -> Said:
         try:
-            answer = connection.adapters.channel.request(
-                known.address_of(node), frames.encode(frames.StatusRequest()), ANSWER_S
-            )
+            at = known.addresses_of(node)
+            answer = at.ask(connection.adapters.channel, frames.encode(frames.StatusRequest()), ANSWER_S)
             reply = frames.decode_reply(answer)
         except HalogError as error:
             return {"error": str(error)}

@@ -161,6 +161,13 @@ class NodeView(msgspec.Struct, frozen=True):
     """The other nodes that it hears, as it says itself: they count for it in a zone's quorum (Q1)."""
     failed: dict[str, str] = {}
     """By partition, why its copy there takes part in nothing."""
+    addresses: tuple[str, ...] = ()
+    """Where it is reached, in order of preference; `address` is the first."""
+
+    @property
+    def addresses_text(self) -> str | None:
+        """Return its addresses as tables show them."""
+        return ", ".join(self.addresses) or self.address
 
     @property
     def config_text(self) -> str:
@@ -312,6 +319,7 @@ def _node_view(name: str, info: NodeInfo | None, said: Said) -> NodeView:
         tuple(config.get("restart_for", ())),
         _reaches(name, said),
         failed,
+        info.reached,
     )
 
 

@@ -8,7 +8,7 @@ and is named.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -108,19 +108,23 @@ def in_doubt(connection: ClusterConnection) -> tuple[list[TxnView], list[str]]:
     found = {d.tx: d for said in votes.by_partition.values() if said is not None for d in said.doubts}
     if found:
         votes = gather(connection, sorted(found))
-    nodes = {location_code(name): name for name in (*connection.config.nodes, *connection.nodes)}
-    views = [view(d, votes, nodes) for _, d in sorted(found.items())]
+    configured = {location_code(name): name for name in connection.config.nodes}
+
+    def at(code: int) -> str | None:
+        return connection.router.at_location(code) or configured.get(code)
+
+    views = [view(d, votes, at) for _, d in sorted(found.items())]
     return views, votes.silent
 
 
-def view(doubt: frames.Doubt, votes: TxnVotes, nodes: Mapping[int, str]) -> TxnView:
-    """Return one transaction as its participants tell it."""
+def view(doubt: frames.Doubt, votes: TxnVotes, at: Callable[[int], str | None]) -> TxnView:
+    """Return one transaction as its participants tell it. `at` finds the node of a location code."""
     how = {p: stands(votes.by_partition.get(p), doubt.tx) for p in doubt.participants}
     held = [d for said in votes.by_partition.values() if said for d in said.doubts if d.tx == doubt.tx]
     return TxnView(
         doubt.tx.hex(),
         int.from_bytes(doubt.tx[:8], "big") // 1_000_000,
-        nodes.get(int.from_bytes(doubt.tx[8:], "big")),
+        at(int.from_bytes(doubt.tx[8:], "big")),
         doubt.first,
         how[doubt.first],
         how,

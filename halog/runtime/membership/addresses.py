@@ -8,12 +8,12 @@ would take every partition from each other for ever. So it is refused at start.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from halog.config import NodeConfig
-from halog.config.sites import names_all_interfaces
+from halog.config.addresses import listed, names_all_interfaces
 from halog.errors import ConfigError
 from halog.metadata.nodes import NodeInfo
 
@@ -29,22 +29,31 @@ def machine() -> str:
         return ""
 
 
-def advertised(node: str, own: NodeConfig, actual: str) -> str:
-    """Return where others reach a node that listens at `actual`. Raises ConfigError where nothing is advertised and
-    the configured name turned out to be the address of all interfaces."""
+def advertised(node: str, own: NodeConfig, actual: Sequence[str]) -> tuple[str, ...]:
+    """Return where others reach a node, in order of preference. `actual`: where it listens, for each address of
+    `own.listens`. Port 0 of an advertised address is that of the listener at the same place, or of the first where
+    there is none. Raises ConfigError where nothing is advertised and a configured name turned out to be the address of
+    all interfaces."""
     if own.advertise:
-        host, _, port = own.advertise.rpartition(":")
-        return own.advertise if int(port) else f"{host}:{actual.rpartition(':')[2]}"
-    if names_all_interfaces(actual.rpartition(":")[0]):
-        key = "listen" if own.listen else "address"
-        raise ConfigError(
-            f"nodes.{node}.{key}: {own.listens} is {actual} here, which stands for every interface of whichever "
-            f"machine reads it; set nodes.{node}.advertise to the host or the address by which other machines reach "
-            "this one",
-            node=node,
-            address=actual,
+        return tuple(
+            _with_port(address, actual[i if i < len(actual) else 0]) for i, address in enumerate(listed(own.advertise))
         )
-    return actual
+    for configured, address in zip(own.listens, actual, strict=True):
+        if names_all_interfaces(address.rpartition(":")[0]):
+            key = "listen" if own.listen else "address"
+            raise ConfigError(
+                f"nodes.{node}.{key}: {configured} is {address} here, which stands for every interface of whichever "
+                f"machine reads it; set nodes.{node}.advertise to the host or the address by which other machines "
+                "reach this one",
+                node=node,
+                address=address,
+            )
+    return tuple(dict.fromkeys(actual))
+
+
+def _with_port(address: str, listener: str) -> str:
+    host, _, port = address.rpartition(":")
+    return address if int(port) else f"{host}:{listener.rpartition(':')[2]}"
 
 
 def check_reachable(me: NodeInfo, others: Iterable[NodeInfo]) -> None:
@@ -56,21 +65,23 @@ def check_reachable(me: NodeInfo, others: Iterable[NodeInfo]) -> None:
         if other.name == me.name or not other.hosts or not _are_apart(me, other):
             continue
         for one, far in ((me, other), (other, me)):
-            if one.hosts and _is_loopback(one.address):
+            near = next(filter(_is_loopback, one.reached), "") if one.hosts else ""
+            if near:
                 raise ConfigError(
-                    f"node {one.name} is registered at {one.address}, which leads to it on its own machine only, and "
+                    f"node {one.name} is registered at {near}, which leads to it on its own machine only, and "
                     f"{'node' if far.hosts else 'client'} {far.name} runs on another one or in another network "
                     f"namespace: set nodes.{one.name}.address to a host name or an address by which other machines "
                     f"reach it, and start it again",
                     node=one.name,
-                    address=one.address,
+                    address=near,
                 )
 
 
-def leads_elsewhere(run: NodeInfo) -> bool:
-    """Say whether the address of a run leads to this machine, though the run is on another one, or was before a
-    restart of this one: what is met there says nothing of it."""
-    return _is_loopback(run.address) and bool(run.machine) and run.machine != machine()
+def leading_to(run: NodeInfo) -> tuple[str, ...]:
+    """Return the addresses of a run, without those that lead to this machine though the run is on another one, or was
+    before a restart of this one: what is met there says nothing of it."""
+    apart = bool(run.machine) and run.machine != machine()
+    return tuple(address for address in run.reached if not (apart and _is_loopback(address)))
 
 
 def _are_apart(one: NodeInfo, other: NodeInfo) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import msgspec
 
@@ -33,6 +34,26 @@ class Challenge(TolerantStruct, frozen=True):
     """Does the asker not hear the other one any more?"""
     down: bool = False
     """Who answers has no quorum in one of its zones: it lives, and serves nothing."""
+
+
+class Challenger(Protocol):
+    """A `Challenger` asks silent runs whether they live."""
+
+    def met_soon(self, node: str) -> None:
+        """There is such a node, which is to be heard."""
+
+    def ask(self, other: Member, number: int, lost: bool) -> None:
+        """Ask a run that is silent whether it lives, with a number; `lost`: its silence counts already."""
+
+
+class NoChallenger:
+    """A `NoChallenger` stands for a challenger that asks nobody."""
+
+    def met_soon(self, node: str) -> None:
+        """Nobody is met."""
+
+    def ask(self, other: Member, number: int, lost: bool) -> None:
+        """Nobody is asked."""
 
 
 class Challenging:

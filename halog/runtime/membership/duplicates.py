@@ -15,7 +15,7 @@ from halog.core.ids import location_code
 from halog.errors import DuplicateLocationError, DuplicateTimestampError, FrameError, UnreachableError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel, Peer
-from halog.runtime.membership.addresses import leads_elsewhere
+from halog.runtime.membership.addresses import leading_to
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import from_frame
 
@@ -24,9 +24,12 @@ ANSWER_S: Final = 1.0
 
 
 def lives(channel: Channel, hello: frames.Hello, run: NodeInfo) -> bool | None:
-    """Say whether this run of a node still lives, by asking where it listens. None: nobody can tell now."""
-    if leads_elsewhere(run):
-        return None
+    """Say whether this run of a node still lives, by asking at each of its addresses. None: nobody can tell now."""
+    told = {_lives_at(address, channel, hello, run) for address in leading_to(run)}
+    return True if True in told else None if None in told or not told else False
+
+
+def _lives_at(address: str, channel: Channel, hello: frames.Hello, run: NodeInfo) -> bool | None:
     answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
     def hear(peer: Peer, frame: bytes) -> None:
@@ -36,7 +39,7 @@ def lives(channel: Channel, hello: frames.Hello, run: NodeInfo) -> bool | None:
         answers.put(None)
 
     try:
-        peer = channel.dial(run.address, ANSWER_S, hear, end)
+        peer = channel.dial(address, ANSWER_S, hear, end)
     except UnreachableError as e:
         return False if e.evidence.get("refused") else None
     try:

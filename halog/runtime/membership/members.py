@@ -17,7 +17,6 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Protocol
 
 from halog.core.election.challenges import Challenges
 from halog.core.ids import Member
@@ -26,7 +25,10 @@ from halog.core.table.zones import NodeContacts
 from halog.errors import FrameError, HalogError, UnreachableError, UnsupportedRequestError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel, Peer
+from halog.runtime.membership.challenges import Challenger, NoChallenger
+from halog.runtime.membership.defaults import follows_nobody, judges_nobody, sees, tells_no_addresses, tells_nobody
 from halog.runtime.membership.duplicates import same_installation
+from halog.runtime.membership.interfaces import InterfaceTurns
 from halog.runtime.membership.node_sights import refusal_of, seen_by_nobody, sights_of
 from halog.runtime.membership.witness import is_secret
 from halog.runtime.rpc import frames
@@ -73,14 +75,19 @@ class _Link:
         "refused_told",
         "retry_ms",
         "speaks",
+        "turns",
         "unreached_ms",
         "unregistered_ms",
         "up",
+        "via",
     )
 
     def __init__(self, info: NodeInfo, patience_ms: int, now_ms: int, obstacle: HalogError | None) -> None:
         self.info = info
+        self.turns = InterfaceTurns(info.reached, patience_ms)
         self.peer: Peer | None = None
+        self.via = ""
+        """The address that the connection was made to."""
         self.heard_ms = now_ms
         self.challenges = Challenges(patience_ms)
         self.dead = self.cut = self.cut_told = False
@@ -115,42 +122,6 @@ class _Link:
         return self.up and not self.offline
 
 
-class Challenger(Protocol):
-    """A `Challenger` asks silent runs whether they live; see `halog.runtime.membership.challenges`."""
-
-    def met_soon(self, node: str) -> None:
-        """There is such a node, which is to be heard."""
-
-    def ask(self, other: Member, number: int, lost: bool) -> None:
-        """Ask a run that is silent whether it lives, with a number; `lost`: its silence counts already."""
-
-
-class _NoChallenger:
-    """Stands for a challenger that asks nobody."""
-
-    def met_soon(self, node: str) -> None:
-        """Nobody is met."""
-
-    def ask(self, other: Member, number: int, lost: bool) -> None:
-        """Nobody is asked."""
-
-
-def _sees() -> bool:
-    return True
-
-
-def _judges_nobody(sight: NodeContacts) -> str:
-    return ""
-
-
-def _told_nobody(node: str, up: bool, why: str) -> None:
-    """Nobody is told of other nodes."""
-
-
-def _nobody_succeeded(member: Member) -> None:
-    """Nobody is told of runs that others have taken the place of."""
-
-
 class Membership:
     """A `Membership` keeps one outgoing connection to every other hosting node, and knows who is up."""
 
@@ -166,13 +137,14 @@ class Membership:
         registration_grace_ms: int = 2_000,
         *,
         own: OwnState | None = None,
-        coordinated: Callable[[], bool] = _sees,
-        judge: Callable[[NodeContacts], str] = _judges_nobody,
+        coordinated: Callable[[], bool] = sees,
+        judge: Callable[[NodeContacts], str] = judges_nobody,
         tails: Callable[[], dict[str, int]] = dict,
-        noticed: Callable[[str, bool, str], None] = _told_nobody,
-        line: Callable[[str, bool, str], None] = _told_nobody,
-        succeeded: Callable[[Member], None] = _nobody_succeeded,
+        noticed: Callable[[str, bool, str], None] = tells_nobody,
+        line: Callable[[str, bool, str], None] = tells_nobody,
+        succeeded: Callable[[Member], None] = follows_nobody,
         seen: Callable[[Mapping[str, NodeSight]], None] = seen_by_nobody,
+        out_of_reach: Callable[[str, int], None] = tells_no_addresses,
         challenger: Challenger | None = None,
         clock: Callable[[], int] = monotonic_ms,
     ) -> None:
@@ -183,7 +155,9 @@ class Membership:
         partitions that this node is active for. `noticed` is told of each node that is up again, or no more, by itself:
         (node, up, why). `line` is told of each line to a node that is cut though that node lives, and once it is whole
         again: (node, whole, why). `succeeded` is told of each run whose data directory another run has opened. `seen`
-        is told what is seen of all nodes, and never waits. `clock` counts ms."""
+        is told what is seen of all nodes, and never waits. `out_of_reach` is told once that all addresses of a node
+        have failed since it was heard last, and when the last one had: (node, ms of `clock`); long before, it is up no
+        more. `clock` counts ms."""
         self.clock = clock
         self.me = me
         self.channel = channel
@@ -202,9 +176,10 @@ class Membership:
         self.line = line
         self.succeeded = succeeded
         self.seen = seen
+        self.out_of_reach = out_of_reach
         self.judge = judge
         self.own = own or OwnState()
-        challenger = challenger or _NoChallenger()
+        challenger = challenger or NoChallenger()
         self.met = challenger.met_soon
         self.challenge = challenger.ask
         self._answering: frozenset[Member] = frozenset()
@@ -238,6 +213,8 @@ class Membership:
                         link.peer.close()
                     self.links[name] = _Link(info, self.non_response_ms, self.clock(), self._obstacle(info))
                     dial.append(name)
+                elif link.turns.addresses != info.reached:
+                    link.info, link.turns = info, InterfaceTurns(info.reached, self.non_response_ms)
         for member in replaced:  # its directory is locked by one process at a time
             self.succeeded(member)
         for name in dial:
@@ -259,6 +236,7 @@ class Membership:
         if link is None or link.info.incarnation != incarnation:
             return
         link.heard_ms = self.clock()
+        link.turns.heard(link.heard_ms)
         came = not link.up and link.peer is not None and not link.left and not self._expired(link)
         if came or (offline is not None and offline != link.offline):
             self._heard_news(link, link.up or came, link.offline if offline is None else offline)
@@ -313,6 +291,7 @@ class Membership:
         if slept:  # this process was stopped: nobody could be heard, so nobody is suspected for it
             for link in self.links.values():
                 link.heard_ms = max(link.heard_ms, now)
+                link.turns.heard(now)
         if now - self._sent_ms >= self.keep_alive_ms:
             self._sent_ms = now
             self.broadcast(self._sign_of_life())
@@ -345,6 +324,18 @@ class Membership:
             self._down(link, f"without a session for {link.unregistered_ms} ms", dead=True)
         elif self._missing(link) and now >= link.retry_ms and link.info.name in self.registered:
             self._dial_soon(link.info.name)
+        if not link.left:
+            self._take_turns(link, now)
+
+    def _take_turns(self, link: _Link, now: int) -> None:
+        """Go over to the next address of one that is silent, and tell of one whose addresses have all failed."""
+        if link.peer is not None and link.via == link.turns.address:
+            link.turns.connected(now)
+        if not link.dialling:
+            link.turns.silent(now)
+        if link.turns.newly_failed():
+            self.out_of_reach(link.info.name, link.turns.all_failed_ms)
+            self._publish()
 
     def _look_after(self, link: _Link, now: int) -> None:
         """Look whether one that is not heard lives."""
@@ -384,13 +375,19 @@ class Membership:
     def is_lost_at(self, node: str) -> None:
         """Tell of a line that is cut: that node does not hear this one, though both live. One of the two tells it."""
         link = self.links.get(node)
-        if link is not None and not link.cut and self.me.node < node and link.up:
+        if link is None or link.cut or not link.up:
+            return
+        if link.turns.several and self.clock() - link.dialled_ms > self.non_response_ms:
+            link.turns.unheard()
+        if self.me.node < node:
             self.line(node, False, f"{node} does not hear {self.me.node}")
 
     # --- connections ---
 
     def _missing(self, link: _Link) -> bool:
-        return link.peer is None and link.speaks and not link.dialling and not link.left
+        """Is there no connection to the address whose turn it is? Until one stands, the one before is used."""
+        stands = link.peer is not None and link.via == link.turns.address
+        return not stands and link.speaks and not link.dialling and not link.left
 
     def _dial_soon(self, name: str) -> None:
         link = self.links[name]
@@ -404,15 +401,9 @@ class Membership:
             broke.set()
             self._closed(link, peer)
 
-        peer, why = None, ""
-        try:
-            peer, why = self._reached(link, lambda peer, data: self._answered(link, peer, data), closed)
-            if peer is not None:
-                link.unreached_ms = 0
-        finally:  # whatever happened: it may be dialled again
-            with self.lock:
-                link.peer, link.dialling = peer, False
-                link.retry_ms = self.clock() + self.keep_alive_ms
+        before, peer, why = self._connect(link, closed)
+        if before is not None and peer is None:
+            return  # it is judged by the connection that stands
         if peer is None and why == UNREACHED:  # no evidence that it is no more: its silence will tell
             link.unreached_ms = link.unreached_ms or self.clock()
         elif peer is None:
@@ -423,12 +414,35 @@ class Membership:
             self._closed(link, peer)
         # It is up once it is heard, too.
 
+    def _connect(self, link: _Link, closed: Callable[[Peer], None]) -> tuple[Peer | None, Peer | None, str]:
+        """Connect to the address whose turn it is. Returns the connection before, which is kept until another one
+        stands; the new one, or None; and why there is none."""
+        peer, why, was, turns, pause_ms = None, "", "", link.turns, self.keep_alive_ms
+        address, began_ms = turns.address, self.clock()
+        try:
+            peer, why = self._reached(link, address, lambda peer, data: self._answered(link, peer, data), closed)
+            if peer is not None:
+                link.unreached_ms = 0
+            elif turns.failed(self.clock()):
+                pause_ms = 0
+        finally:  # whatever happened: it may be dialled again
+            with self.lock:
+                before, link.dialling = link.peer, False
+                if peer is not None:
+                    link.peer, was, link.via = peer, link.via, address
+                link.retry_ms = (began_ms if peer is None else self.clock()) + pause_ms
+        if peer is not None and was not in ("", address):
+            logger.info("node %s is connected to at %s now, after %s", link.info.name, address, was)
+        if before is not None and peer is not None:
+            before.close()
+        return before, peer, why
+
     def _reached(
-        self, link: _Link, answered: Callable[[Peer, bytes], None], closed: Callable[[Peer], None]
+        self, link: _Link, address: str, answered: Callable[[Peer, bytes], None], closed: Callable[[Peer], None]
     ) -> tuple[Peer | None, str]:
         """Return a connection that took our first frames; or None, and why."""
         try:
-            peer = self.channel.dial(link.info.address, self.non_response_ms / 1000, answered, closed)
+            peer = self.channel.dial(address, self.non_response_ms / 1000, answered, closed)
         except HalogError as e:
             refused = e.evidence.get("refused")
             return None, "its address refuses connections" if refused else UNREACHED
@@ -473,9 +487,11 @@ class Membership:
             if self.closed or link.peer is not peer:
                 return
             link.peer = None
-            if self.links.get(link.info.name) is not link or link.left:
+            if self.links.get(link.info.name) is not link or link.left or link.dialling:
                 return
             now = self.clock()
+            if link.via == link.turns.address:
+                link.turns.failed(now)
             link.dialling = lasted = now - link.dialled_ms >= self.keep_alive_ms and not link.refused
             link.retry_ms = now + (REFUSED_MS if link.refused else self.keep_alive_ms)
         if lasted:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 
+from halog.config.addresses import Addresses
 from halog.errors import HalogError
 from halog.metadata import nodes
 from halog.metadata.nodes import NodeInfo
@@ -55,18 +57,25 @@ class CoordinatorWatch:
                     logger.warning("could not read the registered nodes, going on trying: %s", e)
                     threading.Thread(target=self._look_later, name="halog-later", daemon=True).start()
                 return
-            self._take(infos)
+            self._known.router.nodes_seen(infos)
+            self._tell(self._known.router.nodes)
 
     def _look_later(self) -> None:
         time.sleep(AGAIN_S)
         self._nodes_changed([])
 
-    def _take(self, infos: dict[str, NodeInfo]) -> None:
-        self._known.router.nodes_seen(infos)
+    def configure(self, addresses: Mapping[str, Addresses]) -> None:
+        """Take the addresses that the configuration in force gives nodes."""
+        with self._lock:
+            self._known.router.configure(addresses)
+            self._tell(self._known.router.nodes)
+
+    def _tell(self, infos: dict[str, NodeInfo]) -> None:
+        """Tell the registered nodes, with the addresses by which they are reached."""
         if self._members is not None:
             self._members.registrations(infos)
         else:
             self._known.lives.members_seen(frozenset(i.member for i in infos.values() if i.hosts), "")
         if self._witness is not None:
-            to = [i.address for i in infos.values() if i.hosts and i.name != self._asker.name]
+            to = [a for i in infos.values() if i.hosts and i.name != self._asker.name for a in i.reached]
             self._witness.others(self._hello, to)

@@ -62,6 +62,7 @@ class Knowledge:
             look=self._look,
             missing=partial(log_missing, adapters.log),
         )
+        self.router.configure(config.discovery)
         self.tables = TableFeed(self.router, copies)
 
     def table_changed(self, path: str, found: Versioned | None) -> None:

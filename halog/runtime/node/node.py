@@ -14,7 +14,6 @@ import itertools
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from halog.backend import CommittedObject, Execute, KnownMappings
 from halog.config import Config
@@ -105,8 +104,7 @@ class Runtime:
         run = self._begin(config, name)
         telling = self.telling = make_telling(config, adapters, run.member)
         self.zoning = NodeQuorum(name, zones_of(config, name) if hosts else [], telling.history)
-        apply = partial(_reconfigure, self.zoning, name) if hosts else _ignore
-        self.configured = LiveConfig(activated, telling.history, apply)
+        self.configured = LiveConfig(activated, telling.history, self._reconfigure)
         copies: dict[str, Copy] = {}
         self.copies: Mapping[str, Copy] = copies
         """The partitions hosted here."""
@@ -300,12 +298,12 @@ class Runtime:
         """Listen, if this node hosts anything, and let the others know where."""
         a = self.adapters
         a.channel.introduce(frames.encode(self._hello), versions.judge_answer)
-        address = ""
+        reached: tuple[str, ...] = ()
         if self.host is not None:
-            own = c.nodes[self.name]
-            actual = a.channel.listen(own.listens, self.service.on_frame, self.service.on_closed)
-            address = advertised(self.name, own, actual)
-        self._registration.register(address)
+            own, service = c.nodes[self.name], self.service
+            at = [a.channel.listen(address, service.on_frame, service.on_closed) for address in own.listens]
+            reached = advertised(self.name, own, at)
+        self._registration.register(reached)
         others = nodes.read_nodes(a.coordinator, a.coordinator.children("nodes")).values()
         check_reachable(self.info, others)
         duplicates.check_alone(self.info, others)
@@ -330,6 +328,12 @@ class Runtime:
             host.keep_on("remapping", self.remapping.turn)
         if self._others is not None:
             self._others.tend(host)
+
+    def _reconfigure(self, config: Config) -> None:
+        """Put into effect what of an activated version takes effect at once."""
+        if self.host is not None:
+            self.zoning.configure(zones_of(config, self.name))
+        self._watch.configure(config.discovery)
 
     def _create_topics_and_tables(self) -> dict[str, tuple[int, PartitionTable]]:
         a, c = self.adapters, self.config
@@ -403,12 +407,3 @@ class Runtime:
         why = self._known.own.why_outdated
         gone = not why or (self.router.offline() and not any(copy.serving for copy in self.copies.values()))
         return why if gone else ""
-
-
-def _reconfigure(zoning: NodeQuorum, name: str, config: Config) -> None:
-    """Put into effect what of an activated version takes effect at once."""
-    zoning.configure(zones_of(config, name))
-
-
-def _ignore(*_: Any) -> None:
-    """A client has nothing to put into effect."""

@@ -58,9 +58,10 @@ class Registration:
         if state is SessionState.CONNECTED and lost_before and not self._asker.closed:
             threading.Thread(target=self._register_again, name="halog-register", daemon=True).start()
 
-    def register(self, address: str) -> None:
-        """Register, listening at `address`. DuplicateNodeError."""
-        self.info = msgspec.structs.replace(self.info, address=address)
+    def register(self, addresses: tuple[str, ...]) -> None:
+        """Register, reached at these addresses, the preferred one first. DuplicateLocationError."""
+        first = addresses[0] if addresses else ""
+        self.info = msgspec.structs.replace(self.info, address=first, addresses=addresses)
         nodes.register(self._coordinator, self.info, self._wait_s, self._lives)
 
     def _register_again(self) -> None:

@@ -69,6 +69,7 @@ def status(node: Runtime) -> dict[str, object]:
         "node": node.name,
         "incarnation": node.incarnation,
         "address": node.info.address,
+        "addresses": list(node.info.reached),
         "pid": node.pid,
         "hosts": node.host is not None,
         "session": node.session_state.value,

@@ -54,6 +54,8 @@ class Facts(NamedTuple):
     """By type: the policy under which the cluster keeps its objects."""
     others: frozenset[str] = frozenset()
     """Names the sites that are other ones by the file this site is reached with."""
+    single: frozenset[str] = frozenset()
+    """Names the registered nodes whose halog knows one address of each node, not several."""
 
 
 def facts(
@@ -79,9 +81,12 @@ def facts(
         if table.epoch.number:
             sites.setdefault(table.epoch.site, table.name)
     off = (zone for zone in coordinator.children("zones") if read_switch(coordinator, zone).off)
-    up = (n.name for n in nodes if n.hosts)
+    hosting = [n for n in nodes if n.hosts]
+    up, single = (n.name for n in hosting), (n.name for n in hosting if not n.addresses)
     held = bindings.read(coordinator)
-    return Facts(cluster, made, hosts, sites, frozenset(up), frozenset(off), types, held, frozenset(others))
+    return Facts(
+        cluster, made, hosts, sites, frozenset(up), frozenset(off), types, held, frozenset(others), frozenset(single)
+    )
 
 
 def judged(old: Config | None, new: Config, known: Facts) -> list[KeyChange]:
@@ -114,6 +119,18 @@ def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
     for node in sorted(known.up - set(new.nodes)):
         yield ("nodes", node), "it is up: stop it first"
     yield from _quorums(old, new, known)
+    if known.single:
+        older = min(known.single)
+        why = f"node {older} runs a halog before 0.3, which reads one address and no list: upgrade it first"
+        yield from ((key, why) for key in _lists(new.all_sites))
+
+
+def _lists(new: Config) -> Iterator[KeyPath]:
+    """Yield the keys that have a list of addresses."""
+    for name, node in new.nodes.items():
+        yield from (("nodes", name, k) for k in ("address", "listen", "advertise") if type(getattr(node, k)) is tuple)
+    for name, site in new.sites.items():
+        yield from (("sites", name, "nodes", n) for n, found in site.nodes.items() if type(found) is tuple)
 
 
 def _site(old: Config | None, new: Config, known: Facts) -> Refusals:

@@ -9,36 +9,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
+from collections.abc import Iterable, Mapping
 
-import msgspec
-
+from halog.config.addresses import Addresses
 from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel
+from halog.runtime.rpc.discovery import AS_REGISTERED, Discovery
+from halog.runtime.rpc.node_addresses import NodeAddresses
 from halog.runtime.rpc.versions import check_spoken, mismatch_of
 
 RETRY_S = 0.01
 """Pause between attempts when nothing tells us of a change: an election takes a few tens of ms."""
 
-AS_REGISTERED: Final[Mapping[str, str]] = MappingProxyType({})
-
 
 class ClusterView:
-    """Keeps what is known of one site, for all threads of a node. `addresses`: host:port of nodes that are reached
+    """Keeps what is known of one site, for all threads of a node. `addresses`: of nodes that this process reaches
     otherwise than they have registered (N2)."""
 
-    def __init__(self, channel: Channel, addresses: Mapping[str, str] = AS_REGISTERED) -> None:
+    def __init__(self, channel: Channel, addresses: Mapping[str, Addresses] = AS_REGISTERED) -> None:
         self.channel = channel
-        self._addresses = addresses
+        self._discovery = Discovery(addresses)
         self.changed = threading.Condition()
         self.tables: dict[str, tuple[int, PartitionTable]] = {}
         self.nodes: dict[str, NodeInfo] = {}
-        self._last: dict[str, NodeInfo] = {}
-        """The last registration of every node, also of those whose session ended: they may serve on."""
+        """The registered nodes, with the addresses by which they are reached from here."""
 
     def table_seen(self, name: str, version: int, table: PartitionTable) -> None:
         """A partition's znode was read: requests waiting at an active node that was found dead fail now, long before
@@ -52,8 +48,8 @@ class ClusterView:
                 if known is not None and known[1].active not in (None, table.active):
                     dead = self._dropped(known[1], table)
                 self.changed.notify_all()
-        if dead is not None:
-            self.channel.drop(dead.address)
+        for address in () if dead is None else dead.reached:
+            self.channel.drop(address)
 
     def anew(self) -> None:
         """Begin anew: what is read from now on is another connection's, and counts whatever its version. The
@@ -72,18 +68,29 @@ class ClusterView:
 
     def nodes_seen(self, nodes: dict[str, NodeInfo]) -> None:
         """Take the registered nodes, which changed: requests waiting at one that is gone fail now."""
-        now = {name: self._as_reached(info) for name, info in nodes.items()}
         with self.changed:
-            gone = {i.address for i in self.nodes.values()} - {i.address for i in now.values()}
-            self.nodes = now
-            self._last.update(now)
-            self.changed.notify_all()
+            self._discovery.registered(nodes)
+            gone = self._reached_anew(nodes)
         for address in gone:
             self.channel.drop(address)
 
-    def _as_reached(self, info: NodeInfo) -> NodeInfo:
-        address = self._addresses.get(info.name)
-        return info if address is None else msgspec.structs.replace(info, address=address)
+    def configure(self, addresses: Mapping[str, Addresses]) -> None:
+        """Take the addresses that the configuration in force gives nodes, which count from now on: requests waiting at
+        one that it does not give any more fail now."""
+        with self.changed:
+            self._discovery.configured(addresses)
+            gone = self._reached_anew(self.nodes)
+        for address in gone:
+            self.channel.drop(address)
+
+    def _reached_anew(self, names: Iterable[str]) -> set[str]:
+        """Look up where these nodes are reached; they are all that are registered. Returns the addresses of registered
+        nodes that are in use no more."""
+        before = {address for info in self.nodes.values() for address in info.reached}
+        found = ((name, self._discovery.last_seen(name)) for name in names)
+        self.nodes = {name: info for name, info in found if info is not None}
+        self.changed.notify_all()
+        return before - {address for info in self.nodes.values() for address in info.reached}
 
     def nudge(self) -> None:
         """Something that waiting callers should look at has changed."""
@@ -107,17 +114,21 @@ class ClusterView:
         known = self.tables.get(partition)
         return -1 if known is None else known[0]
 
-    def address_of(self, node: str) -> str:
-        """Where a node listens, or did when it was seen last. UnreachableError if it never was; VersionMismatchError if
-        it has registered protocols of which this process speaks none."""
-        info = self._last.get(node)
-        if info is None:
+    def addresses_of(self, node: str) -> NodeAddresses:
+        """Return how a node is reached, or was when it was seen last. UnreachableError if it never was, and no address
+        is configured; VersionMismatchError if it has registered protocols of which this process speaks none."""
+        at, info = self._discovery.by_name(node), self._discovery.last_seen(node)
+        if at is None:
             raise UnreachableError(f"node {node} was never registered", sent=False)
-        if node in self.nodes:
+        if info is not None and node in self.nodes:
             check_spoken(info)
-        elif (error := mismatch_of(info)) is not None:  # it is gone, and another one comes
+        elif info is not None and (error := mismatch_of(info)) is not None:  # it is gone, and another one comes
             raise UnreachableError(f"node {node} is not registered; last it was: {error}", node=node, sent=False)
-        return info.address
+        return at
+
+    def at_location(self, code: int) -> str | None:
+        """Return the name of the node with this location code (N2); None: no such node is known."""
+        return self._discovery.by_location(code)
 
     def pause(self, partition: str, seen: int, until: float) -> None:
         """Wait for a table that is newer than `seen`, but not for long."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from halog.config import Config
+from halog.config.addresses import Addresses
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, PartitionUnavailableError, VersionMismatchError
 from halog.metadata.nodes import read_nodes
@@ -65,7 +66,7 @@ class RemoteSite(ClusterView):
         self,
         name: str,
         channel: Channel,
-        addresses: Mapping[str, str],
+        addresses: Mapping[str, Addresses],
         reach: Callable[[str], SiteAccess],
         prepare: Callable[[SiteAccess], None],
         paces: RemotePaces = PACES,
@@ -139,7 +140,8 @@ class RemoteSite(ClusterView):
             return f", which says that site {known[1].owner} serves it,"
         node = self.active(partition)
         info = None if node is None else self.nodes.get(node)
-        return "" if info is None else f", whose node {info.name} should be, and was asked at {info.address},"
+        at = "" if info is None else " and ".join(info.reached)
+        return "" if info is None else f", whose node {info.name} should be, and was asked at {at},"
 
     @property
     def is_reached(self) -> bool:
@@ -311,6 +313,12 @@ class RemoteSites:
         if there.owner not in ("", self._here, *self._named):  # one of those is followed soon (`owner_tracking`)
             raise mirrored(here.name, site, f"that site says that site {there.owner} serves it")
         return far
+
+    def configure(self, addresses: Mapping[str, Addresses]) -> None:
+        """Take the addresses that the configuration in force gives nodes. What this process's own file says of the
+        nodes of a site wins."""
+        for far in self.sites.values():
+            far.configure(addresses)
 
     def close(self) -> None:
         """Let go of all of them."""

@@ -7,18 +7,19 @@ sites (`halog.runtime.rpc.remote_sites`) for what this one only mirrors. How a r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from halog.config.addresses import Addresses
 from halog.core.table.table import PartitionTable
 from halog.errors import NotActiveError, UnreachableError
 from halog.ports import Channel
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.cluster_view import ClusterView
 from halog.runtime.rpc.errors import from_frame
+from halog.runtime.rpc.node_addresses import NodeAddresses
 from halog.runtime.rpc.own_state import OwnState
 from halog.runtime.rpc.remote_sites import RemoteSites, mirrored
 from halog.runtime.rpc.request import HERE, OpenCommit, Request
-from halog.runtime.rpc.versions import check_spoken
 
 
 def _seen_by_nobody(name: str, version: int, table: PartitionTable) -> None:
@@ -80,6 +81,12 @@ class Router(ClusterView):
         """Return why this very node is offline; "": it is not (Q1)."""
         return self.own.why_offline
 
+    def configure(self, addresses: Mapping[str, Addresses]) -> None:
+        """Take the addresses that the configuration in force gives nodes, of this site and of others."""
+        super().configure(addresses)
+        if self.afar is not None:
+            self.afar.configure(addresses)
+
     def missing(self, partition: str) -> str:
         """Return which server is away that a partition needs; "": none, as far as this process finds."""
         known = self.tables.get(partition)
@@ -133,24 +140,22 @@ class Router(ClusterView):
             return self._once(target, data, until)
         if target is None:
             raise NotActiveError("no node of the other site is known to be active")
-        return self._reply(where.address_of(target), data, until)
+        return self._reply(where.addresses_of(target), data, until)
 
     def _once(self, target: str | None, data: bytes, until: float) -> frames.Reply:
         if target is None or target == self.me:
             raise NotActiveError("no other node is known to be active")
-        return self._reply(self.address_of(target), data, until)
+        return self._reply(self.addresses_of(target), data, until)
 
-    def _reply(self, address: str, data: bytes, until: float) -> frames.Reply:
+    def _reply(self, at: NodeAddresses, data: bytes, until: float) -> frames.Reply:
         timeout = max(0.001, min(self.attempt_s, until - time.monotonic()))
-        return _checked(frames.decode_reply(self.channel.request(address, data, timeout)))
+        return _checked(frames.decode_reply(at.ask(self.channel, data, timeout)))
 
     def request(self, node: str, frame: frames.Request, timeout_s: float) -> frames.Reply:
         """Ask one named node, once."""
-        info = self.nodes.get(node)
-        if info is None:
+        if node not in self.nodes:
             raise UnreachableError(f"node {node} is not registered; see `halog node list`", node=node, sent=False)
-        check_spoken(info)
-        return _checked(frames.decode_reply(self.channel.request(info.address, frames.encode(frame), timeout_s)))
+        return _checked(frames.decode_reply(self.addresses_of(node).ask(self.channel, frames.encode(frame), timeout_s)))
 
 
 def _serving(table: PartitionTable) -> str:

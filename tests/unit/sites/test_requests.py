@@ -225,7 +225,7 @@ def test_a_configured_address_wins_over_the_registered_one(west: Cluster, east: 
     info = west.node(name).runtime.info
     known = ClusterView(west.node(name).runtime.adapters.channel, {name: "gate.west:7001"})
     known.nodes_seen({name: info, "other": msgspec.structs.replace(info, name="other")})
-    assert (known.address_of(name), known.address_of("other")) == ("gate.west:7001", info.address)
+    assert (known.addresses_of(name).address, known.addresses_of("other").address) == ("gate.west:7001", info.address)
 
 
 @pytest.mark.parametrize("paces", [Paces(remote=RemotePaces(idle_s=0.1, look_s=0.05))])
@@ -298,7 +298,7 @@ def test_whoever_answers_at_a_nodes_address_without_being_active_is_named(west: 
     client: Any = east.client()
     here = east.node(east.names[0]).runtime.info.address
     there = client.runtime.router.afar.sites["west"]
-    there._addresses = dict.fromkeys(west.names, here)
+    there.configure(dict.fromkeys(west.names, here))
     client.runtime.asker.call_s = 0.5
     with pytest.raises(PartitionUnavailableError, match=f"site west, whose node west-.*was asked at {here}"):
         note(client, 1)

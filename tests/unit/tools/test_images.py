@@ -58,7 +58,7 @@ def test_the_example_cluster_is_a_valid_configuration(tmp_path: Path) -> None:
     assert (config.site.replication_factor, config.site.min_insync_replicas) == (3, 2)
     compose = (ROOT / "compose/compose.yaml").read_text()
     for name, node in config.nodes.items():
-        assert f"hostname: {node.address.partition(':')[0]}" in compose
+        assert f"hostname: {node.reached[0].partition(':')[0]}" in compose
         assert f"NODE: {name}" in compose
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from halog.config import NodeConfig
@@ -59,24 +60,39 @@ def test_nothing_else_is_refused(me: NodeInfo, other: NodeInfo) -> None:
 def test_a_host_name_that_stands_for_all_interfaces_is_refused_once_it_is_known(actual: str) -> None:
     own = NodeConfig(Path("A"), "everywhere:7400")
     with pytest.raises(ConfigError, match=r"nodes\.A\.address: everywhere:7400 is .*set nodes\.A\.advertise"):
-        advertised("A", own, actual)
+        advertised("A", own, [actual])
     with pytest.raises(ConfigError, match=r"nodes\.A\.listen: everywhere:7400 is"):
-        advertised("A", NodeConfig(Path("A"), listen="everywhere:7400"), actual)
-    assert advertised("A", replace(own, advertise="host-a:7401"), actual) == "host-a:7401"
+        advertised("A", NodeConfig(Path("A"), listen=("10.0.0.5:7400", "everywhere:7400")), ["10.0.0.5:7400", actual])
+    assert advertised("A", replace(own, advertise="host-a:7401"), [actual]) == ("host-a:7401",)
 
 
 @pytest.mark.feature("N1", "N2")
 @pytest.mark.parametrize(
     ("own", "reached"),
     [
-        (NodeConfig(Path("A"), "10.0.0.5:0"), "10.0.0.5:4711"),
-        (NodeConfig(Path("A"), listen="0.0.0.0:7400", advertise="host-a:0"), "host-a:4711"),
-        (NodeConfig(Path("A"), listen="[::]:7400", advertise="[2001:db8::5]:30400"), "[2001:db8::5]:30400"),
+        (NodeConfig(Path("A"), "10.0.0.5:0"), ("10.0.0.5:4711",)),
+        (NodeConfig(Path("A"), listen="0.0.0.0:7400", advertise="host-a:0"), ("host-a:4711",)),
+        (NodeConfig(Path("A"), listen="[::]:7400", advertise="[2001:db8::5]:30400"), ("[2001:db8::5]:30400",)),
+        (NodeConfig(Path("A"), ("10.0.0.5:0", "[fd00::5]:0")), ("10.0.0.5:4711", "[fd00::5]:4712")),
+        (
+            NodeConfig(Path("A"), listen=("10.0.0.5:0", "10.1.0.5:0"), advertise=("one:0", "two:0", "gate:0")),
+            ("one:4711", "two:4712", "gate:4711"),
+        ),
+        (NodeConfig(Path("A"), listen="0.0.0.0:0", advertise=("one:0", "two:7400")), ("one:4711", "two:7400")),
     ],
 )
-def test_a_node_is_registered_where_others_reach_it(own: NodeConfig, reached: str) -> None:
-    actual = f"{own.listens.rpartition(':')[0]}:4711"
+def test_a_node_is_registered_where_others_reach_it(own: NodeConfig, reached: tuple[str, ...]) -> None:
+    actual = [f"{address.rpartition(':')[0]}:{4711 + i}" for i, address in enumerate(own.listens)]
     assert advertised("A", own, actual) == reached
+
+
+@pytest.mark.feature("N2")
+def test_each_of_several_addresses_must_lead_to_the_node_from_other_machines() -> None:
+    near = msgspec.structs.replace(info("A", "host-a:7400", "one"), addresses=("host-a:7400", "127.0.0.1:7400"))
+    far = info("B", "host-b:7400", "two")
+    for me, other in ((near, far), (far, near)):
+        with pytest.raises(ConfigError, match=r"registered at 127\.0\.0\.1:7400"):
+            check_reachable(me, [me, other])
 
 
 @pytest.mark.feature("N1", "N2")

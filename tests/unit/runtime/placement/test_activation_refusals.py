@@ -24,6 +24,7 @@ from halog.config import (
 from halog.config.changes import MOVES, REFUSED
 from halog.core.table.table import PartitionTable
 from halog.errors import ConfigError
+from halog.metadata.nodes import NodeInfo
 from halog.runtime.placement.bootstrap import create_tables
 from halog.runtime.placement.config_admission import Facts, facts, judged
 
@@ -338,3 +339,22 @@ def test_what_the_cluster_holds_of_a_type_counts(
     ]
     assert files[1] is not None
     assert (refused(files[0], files[1], known) == {}) is fits
+
+
+@pytest.mark.feature("N2")
+def test_a_list_of_addresses_is_refused_while_a_node_runs_that_reads_no_list() -> None:
+    """It would go on as it is, and not start again."""
+    listed = dataclasses.replace(NODES["A"], listen=("a:1", "a:2"))
+    west = dataclasses.replace(BASE.sites["west"], nodes={"W": ("w:7", "w:8"), "V": "v:7"})
+    new = dataclasses.replace(BASE, nodes={**NODES, "A": listed}, sites={"west": west})
+    nodes = [
+        NodeInfo("A", 1, "a:1", 1, True, 0, "0.3.0", addresses=("a:1",)),
+        NodeInfo("B", 1, "b:1", 2, True, 0, "0.2.0"),
+    ]
+    coordinator = MemoryCoordinator()
+    coordinator.connect(lambda state: None)
+    for infos, refused in ((nodes, ["nodes.A.listen", "sites.west.nodes.W"]), (nodes[:1], [])):
+        known = facts(coordinator, "t", [], infos, {})
+        found = [c for c in judged(None, new, known) if c.effect == REFUSED]
+        assert sorted(c.text for c in found) == refused
+        assert all("node B runs a halog before 0.3" in c.why for c in found)

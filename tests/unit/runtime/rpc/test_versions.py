@@ -302,7 +302,7 @@ def test_a_node_that_has_registered_other_protocols_is_refused_by_name_and_not_c
     view = ClusterView(Wire())
     view.nodes_seen({"B": OLD})
     with pytest.raises(VersionMismatchError) as caught:
-        view.address_of("B")
+        view.addresses_of("B")
     assert caught.value.evidence["sent"] is False
     assert caught.value.exit_code == 7
     assert str(caught.value) == (
@@ -311,7 +311,7 @@ def test_a_node_that_has_registered_other_protocols_is_refused_by_name_and_not_c
     )
     view.nodes_seen({})
     with pytest.raises(UnreachableError, match=r"is not registered; last it was: node B runs halog 0\.1\.0"):
-        view.address_of("B")  # another one comes
+        view.addresses_of("B")  # another one comes
     hello = versions.greeting("c", Member("A", 1), "node")
     members = Membership(Member("A", 1), hello, view.channel, 150, 600, lambda *_: None, lambda work: work())
     members.registrations({"B": OLD})
