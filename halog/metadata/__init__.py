@@ -1,4 +1,4 @@
-"""This room has what the cluster agrees on in ZooKeeper: a file for each kind of znode.
+"""This room has what several rooms read or write in ZooKeeper: registrations, tables, wishes, site ownership.
 
-It has no threads and no drivers.
+A znode that one room alone uses is that room's. It has no threads and no drivers.
 """

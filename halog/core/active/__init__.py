@@ -1,4 +1,5 @@
-"""This room has what an active copy does beside writing: hand-over, lease, overrides, role return.
+"""This room has an active copy: it hears commits, acknowledgements and the log. Also hand-over, lease, overrides, role
+return, merges.
 
 What it appends goes through the writer.
 """

@@ -1,4 +1,4 @@
-"""This module ends an epoch for a merge, and opens the next one with it, on the active node (F5).
+"""This module ends an epoch for a merge, and asks for what the next one opens with, on the active node (F5).
 
 First it settles: no new votes are cast, and all that is in doubt here is decided and confirmed. Then it drains and ends
 the epoch, as in a hand-over to this very node. Between `EpochStarted` and the record that opens the next epoch the core

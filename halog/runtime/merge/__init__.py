@@ -1,1 +1,2 @@
-"""This room compares, restores and merges two histories of a partition on the active node."""
+"""This room compares, restores and merges two histories of a partition: what commands ask for, and what the active node
+does."""

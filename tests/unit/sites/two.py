@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from halog.core.log.chain import ChainState
-from halog.errors import HalogError
+from halog.errors import ConflictError, HalogError
 from halog.metadata.mirrors import MirrorStatus, standing
 from halog.runtime.node.paces import Paces
 from halog.runtime.replica.hash_server import told
@@ -51,9 +51,15 @@ def fly(cluster: Cluster, *numbers: int) -> None:
         with node.transaction() as tx:
             tx.create(Flight(number))
         tokens.append(tx.token)
-    with node.transaction(read="local", after=tokens) as tx:
-        for number in numbers:
-            tx.get(Flight, number)
+
+    def seen() -> bool:
+        try:
+            with node.transaction(read="local", after=tokens) as tx:
+                return all(tx.get(Flight, number) for number in numbers)
+        except ConflictError:  # of several partitions one had decided, and this one began too early
+            return False
+
+    wait_until(seen, f"{cluster.names[0]} has flights {numbers}")
 
 
 def flights(cluster: Cluster) -> set[int]:
