@@ -298,7 +298,8 @@ def list_(options: ClusterOptions, clients: bool) -> None:
 
     A node is up (it answers), offline (it answers, and has no quorum in one of its zones), silent (registered, but it
     does not answer) or down (not registered). Its config is the version of the configuration that it runs with, or
-    "file". If it must be restarted for another version, that is shown, too.
+    "file". If it must be restarted for another version, that is shown, too. Beside that stands the state in which the
+    other nodes see it, and since when (UTC); by name, where they differ. JSON has the cause, too.
 
     \b
     Examples:
@@ -315,12 +316,24 @@ def list_(options: ClusterOptions, clients: bool) -> None:
     shown = [v for v in views if clients or v.state != CLIENT]
     document: list[dict[str, Any]] = [msgspec.to_builtins(v) for v in shown]
     rows = [
-        (v.node, v.state, v.addresses_text, v.pid, v.version, v.config_text, v.session, v.active, v.replicas, v.why)
+        (
+            v.node,
+            v.state,
+            v.addresses_text,
+            v.pid,
+            v.version,
+            v.config_text,
+            v.session,
+            v.active,
+            v.replicas,
+            v.seen_text,
+            v.why,
+        )
         for v in shown
     ]
     emit(
         options.format,
         document,
-        ["node", "state", "address", "pid", "version", "config", "session", "active for", "replica of", ""],
+        ["node", "state", "address", "pid", "version", "config", "session", "active for", "replica of", "seen as", ""],
         rows,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +139,15 @@ class PartitionView(msgspec.Struct, frozen=True):
         return max(told, key=lambda c: (c.lag_records, c.lag_ms), default=None)
 
 
+class SeenAs(msgspec.Struct, frozen=True):
+    """Describes the state of a node as another one has it (N3)."""
+
+    state: str
+    why: str
+    since_ms: int
+    """ms since 1970, by the clock of the node that says it."""
+
+
 class NodeView(msgspec.Struct, frozen=True):
     """Describes one node: configured, registered, or both. `zones` says how it stands in each of them (Q1)."""
 
@@ -163,11 +173,21 @@ class NodeView(msgspec.Struct, frozen=True):
     """By partition, why its copy there takes part in nothing."""
     addresses: tuple[str, ...] = ()
     """Where it is reached, in order of preference; `address` is the first."""
+    seen_by: dict[str, SeenAs] = {}
+    """The state of this node as each other node has it (N3), of those that say it."""
 
     @property
     def addresses_text(self) -> str | None:
         """Return its addresses as tables show them."""
         return ", ".join(self.addresses) or self.address
+
+    @property
+    def seen_text(self) -> str:
+        """Return how others see it, as tables show it: a state with the time since when; by name, where they differ."""
+        states = {seen.state for seen in self.seen_by.values()}
+        if len(states) == 1:
+            return f"{states.pop()} since {_clock(max(seen.since_ms for seen in self.seen_by.values()))}"
+        return ", ".join(f"{by}: {seen.state} since {_clock(seen.since_ms)}" for by, seen in self.seen_by.items())
 
     @property
     def config_text(self) -> str:
@@ -291,7 +311,19 @@ def node_views(
     """Yield the configured nodes in their order, then the others by name."""
     others = [name for name in sorted(registered) if name not in configured]
     for name in (*configured, *others):
-        yield _node_view(name, registered.get(name), said.get(name, {}))
+        view = _node_view(name, registered.get(name), said.get(name, {}))
+        yield msgspec.structs.replace(view, seen_by=_seen_by(name, said))
+
+
+def _seen_by(name: str, said: Mapping[str, Said]) -> dict[str, SeenAs]:
+    """Return the state that each node says that this one is in. A node of an older halog does not say."""
+    found = {by: answer.get("nodes", {}).get(name) for by, answer in sorted(said.items())}
+    return {by: SeenAs(seen["state"], seen["why"], seen["since_ms"]) for by, seen in found.items() if seen}
+
+
+def _clock(ms: int) -> str:
+    """Return a time as tables show it, in UTC as events have it."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _node_view(name: str, info: NodeInfo | None, said: Said) -> NodeView:

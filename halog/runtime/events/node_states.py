@@ -46,7 +46,7 @@ class _Followed:
         self.since_ms = now_ms
         self.why = UNKNOWN
         self.lost = ""
-        """Why it was not up when that was seen last."""
+        """Why it went down last."""
         self.called = False
         """Does a thread take care of its notifiers?"""
 
@@ -94,10 +94,11 @@ class NodeStates:
 
     def _look(self, name: str, one: _Followed, sight: NodeSight) -> list[tuple[str, NodeState, str]]:
         """Take a sight of a node; return what is to be told of it."""
-        if not sight.up:
-            one.lost = sight.why
-        elif one.tracker.sight.up and one.tracker.sight.run != sight.run:
+        was = one.tracker.sight
+        if was.up and was.run != sight.run:
             one.lost = AGAIN
+        elif was.up and not sight.up:
+            one.lost = sight.why
         steps = one.tracker.look(sight)
         self._note(one, steps)
         self._settle(name, one)

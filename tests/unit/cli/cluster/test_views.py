@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryTree
+from halog.cli.shared.survey import node_views
+from halog.runtime.support.clock import wall_ms
+from halog.testing.cluster import wait_until
 from tests.unit.cli.conftest import AROUND, find_around
 
 Run = Callable[..., Any]
@@ -90,6 +94,39 @@ def test_node_list_shows_configured_and_registered_nodes(cluster: Any, halog: Ru
     states = {n["node"]: n["state"] for n in halog("node", "list", "--all", "--format", "json").json}
     assert states["somebody"] == "client"
     assert "not registered" in halog("node", "list").out
+
+
+@pytest.mark.feature("N3", "O1")
+def test_node_list_says_in_which_state_the_others_see_a_node_and_since_when(cluster: Any, halog: Run) -> None:
+    """A node that is slow to answer says nothing for once."""
+    cluster.stop("B")
+
+    def seen() -> Any:
+        """By node: who sees it, and how."""
+        found = {n["node"]: n["seen_by"] for n in halog("node", "list", "--format", "json").json}
+        states = {by: s["state"] for by, s in found["B"].items()}
+        return found if states == {"A": "Down", "C": "Down"} else None
+
+    found = wait_until(seen, "A and C see that it is gone")
+    assert {(by, s["state"], s["why"]) for by, s in found["A"].items()} == {("C", "Up", "it is heard")}
+    assert found["B"]["A"]["why"] == "it left"
+    assert 0 <= wall_ms() - found["B"]["A"]["since_ms"] < 60_000
+    row = re.compile(r"C +up .* Up since \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ")
+    wait_until(lambda: row.search(halog("node", "list").out), "the table shows it")
+
+
+@pytest.mark.feature("N3")
+def test_where_nodes_see_another_one_differently_each_is_named() -> None:
+    up, down = {"state": "Up", "why": "it is heard", "since_ms": 0}, {"state": "Down", "why": "no", "since_ms": 1_000}
+    said: dict[str, dict[str, Any]] = {
+        "B": {"nodes": {"A": up}},
+        "C": {"nodes": {"A": down}},
+        "D": {"error": "silent"},
+        "E": {},
+    }
+    seen = next(iter(node_views(["A"], {}, said)))
+    assert seen.seen_text == "B: Up since 1970-01-01 00:00:00Z, C: Down since 1970-01-01 00:00:01Z"
+    assert next(iter(node_views(["A"], {}, {}))).seen_text == ""
 
 
 @pytest.mark.feature("O1", "P1")

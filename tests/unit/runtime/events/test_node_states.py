@@ -215,11 +215,13 @@ def test_what_happened_a_hundred_times_meanwhile_is_told_once(states: NodeStates
     states.close()
 
 
-def test_another_run_of_a_node_is_told_as_a_break(states: NodeStates) -> None:
+@pytest.mark.parametrize("first", [AGAIN, NodeSight(2, registered=True, why="it was not heard yet")])
+def test_another_run_of_a_node_is_told_as_a_break(states: NodeStates, first: NodeSight) -> None:
     heard, whys = Heard(), list[str]()
     states.notify(heard.available, lambda change: whys.append(change.why))
     states.seen({"B": UP})
     heard.come_to(1)
+    states.seen({"B": first})
     states.seen({"B": AGAIN})
     heard.come_to(2)
     assert whys == ["it started again"]
