@@ -182,6 +182,28 @@ def test_a_node_that_is_heard_at_its_second_interface_was_never_out_of_reach(wor
 
 
 @pytest.mark.feature("N4")
+@pytest.mark.parametrize("how", ["refuses", "hangs"])
+def test_a_node_that_is_heard_is_connected_to_at_its_next_interface(how: str) -> None:
+    """Its own connection to this node stands, while its preferred address is dead."""
+    world = World()
+    world.how = {ONE: how}
+    world.pass_ms(3 * TIMEOUT_MS, heard=True)
+    assert world.dialled == [ONE, ONE, TWO]
+    assert world.up
+    assert world.lost == []
+
+
+@pytest.mark.feature("N4")
+def test_connections_that_break_long_after_each_other_are_made_again_at_the_same_interface(world: World) -> None:
+    for _ in range(3):
+        world.pass_ms(2_000, heard=True)
+        world.lines[-1].end()
+        world.pass_ms(5 * TICK_MS, heard=True)
+    assert world.dialled == [ONE] * 4
+    assert world.up
+
+
+@pytest.mark.feature("N4")
 def test_one_that_comes_back_and_goes_is_told_of_again(world: World) -> None:
     for _ in range(2):
         world.pass_ms(10_000)
