@@ -278,6 +278,22 @@ def test_addresses_that_change_are_taken_without_losing_the_node(world: World) -
 
 
 @pytest.mark.feature("N4")
+@pytest.mark.parametrize("how", ["stands", "hangs", "refuses"])
+def test_a_node_whose_session_ends_meanwhile_is_out_of_reach_all_the_same(world: World, how: str) -> None:
+    """Sessions are shorter than all turns together may take. Afterwards nobody asks there any more."""
+    world.how = {ONE: how, TWO: how}
+    world.pass_ms(1_000)
+    world.members.registrations({"A": ME})
+    if how == "refuses":
+        world.lines[0].end()
+    world.pass_ms(20_000)
+    assert [node for node, _ in world.lost] == ["B"]
+    count = len(world.dialled)
+    world.pass_ms(20_000)
+    assert len(world.dialled) == count
+
+
+@pytest.mark.feature("N4")
 def test_a_node_that_left_is_not_out_of_reach(world: World) -> None:
     world.members.said_goodbye("B", 1)
     world.pass_ms(20_000)
