@@ -26,9 +26,11 @@ class InterfaceTurns:
         self._left = len(addresses)
         """How many addresses have not failed yet since the node was heard last."""
         self._failures = 0
-        """How many connections to the address in use have failed or broken since then."""
+        """How many connections to the address in use have failed or broken since the node was heard over one."""
+        self._stands = False
+        """Does a connection to the address in use stand?"""
         self._quiet_ms: int | None = None
-        """Since when a connection to the address in use stands and nothing is heard; None: none stands."""
+        """Since when such a connection stands, or stood, and nothing is heard; None: none has stood yet."""
         self._failed_ms = 0
         """When the last of all addresses had failed; 0: not all have."""
         self._told = False
@@ -49,10 +51,13 @@ class InterfaceTurns:
         return len(self._addresses) > 1
 
     def heard(self, now_ms: int) -> None:
-        """The node was heard, or was not to be: this process slept."""
+        """The node was heard, or was not to be: this process slept. It may be heard although no connection to it can be
+        made: that says nothing of the address in use."""
         with self._lock:
-            self._left, self._failures = len(self._addresses), 0
+            self._left = len(self._addresses)
             self._failed_ms, self._told = 0, False
+            if self._stands:
+                self._failures = 0
             if self._quiet_ms is not None:
                 self._quiet_ms = now_ms
 
@@ -60,6 +65,7 @@ class InterfaceTurns:
         """A connection to the address in use stands. One that was made again after less than the timeout wins no
         time."""
         with self._lock:
+            self._stands = True
             if self._quiet_ms is None:
                 self._quiet_ms = now_ms
 
@@ -67,6 +73,7 @@ class InterfaceTurns:
         """A connection to the address in use could not be made, or broke. Returns whether another address has its turn
         for the first time, which is to be tried at once; else there is a pause."""
         with self._lock:
+            self._stands = False
             self._failures += 1
             if self._failures < TRIES:
                 return False
@@ -83,12 +90,14 @@ class InterfaceTurns:
         """Go over to the next address, since the other node does not hear this one. It is heard itself, so nothing has
         failed."""
         with self._lock:
-            self._at = (self._at + 1) % len(self._addresses)
-            self._failures, self._quiet_ms = 0, None
+            self._begin_next()
+
+    def _begin_next(self) -> None:
+        self._at = (self._at + 1) % len(self._addresses)
+        self._failures, self._stands, self._quiet_ms = 0, False, None
 
     def _go_over(self, now_ms: int) -> None:
-        self._at = (self._at + 1) % len(self._addresses)
-        self._failures, self._quiet_ms = 0, None
+        self._begin_next()
         self._left -= 1
         if self._left <= 0:
             self._left = len(self._addresses)

@@ -322,7 +322,7 @@ class Membership:
             self._down(link, UNREACHED)
         elif link.up and self._expired(link):
             self._down(link, f"without a session for {link.unregistered_ms} ms", dead=True)
-        elif self._missing(link) and now >= link.retry_ms and link.info.name in self.registered:
+        elif self._missing(link) and now >= link.retry_ms and self._worth_a_dial(link):
             self._dial_soon(link.info.name)
         if not link.left:
             self._take_turns(link, now)
@@ -388,6 +388,10 @@ class Membership:
         """Is there no connection to the address whose turn it is? Until one stands, the one before is used."""
         stands = link.peer is not None and link.via == link.turns.address
         return not stands and link.speaks and not link.dialling and not link.left
+
+    def _worth_a_dial(self, link: _Link) -> bool:
+        """Is it registered, or has not each of its addresses been tried yet?"""
+        return link.info.name in self.registered or not link.turns.all_failed_ms
 
     def _dial_soon(self, name: str) -> None:
         link = self.links[name]

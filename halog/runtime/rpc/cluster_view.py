@@ -88,7 +88,7 @@ class ClusterView:
         nodes that are in use no more."""
         before = {address for info in self.nodes.values() for address in info.reached}
         found = ((name, self._discovery.last_seen(name)) for name in names)
-        self.nodes = {name: info for name, info in found if info is not None}
+        self.nodes = {name: self._discovery.as_reached(info) for name, info in found if info is not None}
         self.changed.notify_all()
         return before - {address for info in self.nodes.values() for address in info.reached}
 

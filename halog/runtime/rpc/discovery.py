@@ -74,9 +74,8 @@ class Discovery:
         return self._names.get(code)
 
     def last_seen(self, node: str) -> NodeInfo | None:
-        """Return what a node registered last, with the addresses by which it is reached from here; None: nothing."""
-        info = self._infos.get(node)
-        return None if info is None else self.as_reached(info)
+        """Return what a node registered last; None: nothing."""
+        return self._infos.get(node)
 
     def as_reached(self, info: NodeInfo) -> NodeInfo:
         """Return a registration with the addresses by which the node is reached from here."""

@@ -12,6 +12,10 @@ import pytest
 from tests.unit.cli.conftest import TOML, Cluster, running, wait_until
 
 Run = Callable[..., Any]
+DEAD = TOML.replace(
+    'data_dir = "B"', 'data_dir = "B"\nlisten = "127.0.0.1:0"\nadvertise = ["127.0.0.1:1", "127.0.0.1:0"]'
+)
+"""Nobody listens at the address of B that it prefers."""
 TWO = TOML.replace('data_dir = "B"', 'data_dir = "B"\naddress = ["127.0.0.1:0", "[::1]:0", "127.0.0.2:0"]')
 
 
@@ -51,3 +55,18 @@ def test_addresses_are_shown_and_changed_on_a_running_cluster(cluster: Cluster, 
         cluster.create(*(cluster.Aircraft(f"{number}-{i}") for i in range(12)))
         listed = {n["node"]: n for n in halog("node", "list", "--format", "json").json}
         assert (listed["B"]["state"], listed["B"]["addresses"]) == ("up", configured), "commands follow, too"
+
+
+@pytest.mark.feature("N2", "N4")
+def test_a_node_whose_preferred_address_is_dead_takes_part_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halog: Run
+) -> None:
+    with running(Cluster(tmp_path, DEAD), monkeypatch) as cluster:
+        _, alive = cluster.nodes["B"].runtime.info.addresses
+        wait_until(lambda: {link(cluster, name).via for name in "AC"} == {alive})
+        wait_until(lambda: all(len(n.runtime.members.alive) == 3 for n in cluster.nodes.values()))
+        cluster.settle()
+        cluster.create(*(cluster.Aircraft(f"tail-{i}") for i in range(24)))
+        assert {t.active.node for t in cluster.tables()} == set("ABC"), "it was active, too, for some of them"
+        listed = {n["node"]: n["state"] for n in halog("node", "list", "--format", "json").json}
+        assert listed["B"] == "up"

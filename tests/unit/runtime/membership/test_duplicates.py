@@ -98,6 +98,20 @@ def test_of_a_run_whose_address_closes_the_connection_nobody_can_tell(channel: M
     assert lives(channel, HELLO, msgspec.structs.replace(RUN, address=address)) is None
 
 
+@pytest.mark.feature("N1", "N2")
+def test_of_several_addresses_one_that_answers_shows_a_run_alive_and_all_must_show_that_it_has_ended(
+    channel: MemoryChannel,
+) -> None:
+    other = MemoryChannel()
+    gone = listening(other, None).address
+    other.close()
+    alive = listening(channel, frames.Welcome("A", 3, "0.2.0", 7)).address
+    silent = channel.listen("127.0.0.1:0", lambda peer, frame: peer.close(), lambda peer: None)
+    for addresses, expected in (((gone, alive), True), ((gone, gone), False), ((gone, silent), None)):
+        run = msgspec.structs.replace(RUN, address=addresses[0], addresses=addresses)
+        assert lives(channel, HELLO, run) is expected
+
+
 # --- registering ---
 
 

@@ -211,6 +211,28 @@ def test_a_node_that_is_heard_at_its_second_interface_was_never_out_of_reach(wor
 
 
 @pytest.mark.feature("N4")
+@pytest.mark.parametrize("how", ["refuses", "hangs"])
+def test_a_node_that_is_heard_is_connected_to_at_its_next_interface(how: str) -> None:
+    """Its own connection to this node stands, while its preferred address is dead."""
+    world = World()
+    world.how = {ONE: how}
+    world.pass_ms(3 * TIMEOUT_MS, heard=True)
+    assert world.dialled == [ONE, ONE, TWO]
+    assert world.up
+    assert world.lost == []
+
+
+@pytest.mark.feature("N4")
+def test_connections_that_break_long_after_each_other_are_made_again_at_the_same_interface(world: World) -> None:
+    for _ in range(3):
+        world.pass_ms(2_000, heard=True)
+        world.lines[-1].end()
+        world.pass_ms(5 * TICK_MS, heard=True)
+    assert world.dialled == [ONE] * 4
+    assert world.up
+
+
+@pytest.mark.feature("N4")
 def test_one_that_comes_back_and_goes_is_told_of_again(world: World) -> None:
     for _ in range(2):
         world.pass_ms(10_000)
@@ -282,6 +304,22 @@ def test_addresses_that_change_are_taken_without_losing_the_node(world: World) -
     world.silent_from_now()
     world.pass_ms(2 * TIMEOUT_MS)
     assert world.lost[0][1] <= TIMEOUT_MS + 5 * TICK_MS, "it has one address now"
+
+
+@pytest.mark.feature("N4")
+@pytest.mark.parametrize("how", ["stands", "hangs", "refuses"])
+def test_a_node_whose_session_ends_meanwhile_is_out_of_reach_all_the_same(world: World, how: str) -> None:
+    """Sessions are shorter than all turns together may take. Afterwards nobody asks there any more."""
+    world.how = {ONE: how, TWO: how}
+    world.pass_ms(1_000)
+    world.members.registrations({"A": ME})
+    if how == "refuses":
+        world.lines[0].end()
+    world.pass_ms(20_000)
+    assert [node for node, _ in world.lost] == ["B"]
+    count = len(world.dialled)
+    world.pass_ms(20_000)
+    assert len(world.dialled) == count
 
 
 @pytest.mark.feature("N4")

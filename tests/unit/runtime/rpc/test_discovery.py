@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
 
+from halog.config import RemoteSiteConfig
 from halog.core.ids import location_code
 from halog.errors import UnreachableError
 from halog.metadata.nodes import NodeInfo
 from halog.runtime.rpc.cluster_view import ClusterView
 from halog.runtime.rpc.discovery import Discovery
+from halog.runtime.rpc.remote_sites import RemoteSites
+from halog.runtime.rpc.router import Router
 from halog.runtime.rpc.versions import SPOKEN
 
 A = NodeInfo("A", 1, "a:1", 1, True, 0, "", protocols=SPOKEN, addresses=("a:1", "a:2"))
@@ -98,3 +102,24 @@ def test_a_node_is_reached_by_configuration_alone_where_nothing_is_registered() 
     view.configure({"A": "gate:1"})
     assert view.addresses_of("A").addresses == ("gate:1",)
     assert view.at_location(location_code("A")) == "A"
+
+
+@pytest.mark.feature("N2", "M5")
+def test_configured_addresses_count_for_nodes_of_other_sites_too() -> None:
+    """But for those whose address the process's own file gives."""
+    wire: Any = Wire()
+    config: Any = SimpleNamespace(
+        site=SimpleNamespace(name="west"),
+        other_sites={"east": RemoteSiteConfig("e:1", "e:2", nodes={"E": ("own:1", "own:2")})},
+    )
+    afar = RemoteSites(config, wire, _unreached, lambda remote: None)
+    router = Router("A", wire, 1.0, "west", afar=afar)
+    router.configure({"A": "gate:1", "E": "gate:2", "F": "gate:3"})
+    east = afar.sites["east"]
+    assert east.addresses_of("E").addresses == ("own:1", "own:2")
+    assert east.addresses_of("F").addresses == ("gate:3",)
+    assert router.addresses_of("A").addresses == ("gate:1",)
+
+
+def _unreached(site: str) -> NoReturn:
+    raise AssertionError("nobody asks there")
