@@ -71,6 +71,7 @@ _SEE = {
     "plan": "halog plan list",
     "version": "halog config history",
     "definition": "halog type list",
+    "certificate": "halog certs list",
 }
 
 

@@ -93,6 +93,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "halog.cli.upgrade.commands:upgrade",
         "Bring the nodes to another release, one after the other, or back; raise the level.",
     ),
+    "certs": (
+        "halog.cli.certs.commands:certs",
+        "Make and check certificates, renew them, replace the authority that signs them.",
+    ),
     "recover": (
         "halog.cli.cluster.recover:recover",
         "Make ZooKeeper's tables anew from the logs, after it lost its data.",

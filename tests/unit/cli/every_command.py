@@ -26,6 +26,18 @@ KNOWN = {
 }
 
 CALLS = {
+    "certs check": [],
+    "certs create-ca": [],
+    "certs create-node": [],
+    "certs create-server": [],
+    "certs create-user": [],
+    "certs list": [],
+    "certs renew": [],
+    "certs rotate-ca abort": [],
+    "certs rotate-ca begin": [],
+    "certs rotate-ca finish": [],
+    "certs rotate-ca status": [],
+    "certs sign": [],
     "config activate": ["config activate"],
     "config check": ["config check"],
     "config diff": ["config diff --version {version}", "config diff --with {version}"],
