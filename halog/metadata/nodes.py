@@ -37,6 +37,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     """The lowest and the highest protocol that it speaks. It does not say so before halog 0.2."""
     level: int = 1
     """The highest level that its halog knows (`halog.metadata.cluster_level`)."""
+    tls: bool = False
+    """Does it take TLS where it listens? It says so from halog 0.3 on."""
 
     @property
     def member(self) -> Member:

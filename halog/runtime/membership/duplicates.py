@@ -35,6 +35,7 @@ def lives(channel: Channel, hello: frames.Hello, run: NodeInfo) -> bool | None:
     def end(peer: Peer) -> None:
         answers.put(None)
 
+    channel.expect(run.address, run.name, tls=run.tls)
     try:
         peer = channel.dial(run.address, ANSWER_S, hear, end)
     except UnreachableError as e:

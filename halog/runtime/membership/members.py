@@ -224,6 +224,7 @@ class Membership:
             for name, info in infos.items():
                 if name == self.me.node or not info.hosts:
                     continue
+                self.channel.expect(info.address, name, tls=info.tls)
                 link = self.links.get(name)
                 if link is None or link.info.incarnation != info.incarnation:
                     if link is not None and _succeeds(info, link.info):

@@ -6,13 +6,14 @@ import logging
 import threading
 import time
 
+from halog.config.security import OFF, REQUIRED, SecurityConfig
 from halog.errors import HalogError
 from halog.metadata import nodes
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Coordinator
 from halog.runtime.client.caller import Asker
 from halog.runtime.membership.members import Membership
-from halog.runtime.membership.witness import Witness
+from halog.runtime.membership.witness import TlsAddresses, Witness
 from halog.runtime.node.knowledge import Knowledge
 from halog.runtime.node.registration import AGAIN_S
 from halog.runtime.rpc import frames
@@ -31,7 +32,9 @@ class CoordinatorWatch:
         known: Knowledge,
         members: Membership | None,
         witness: Witness | None,
+        security: SecurityConfig,
     ) -> None:
+        self._security = security
         self._coordinator = coordinator
         self._hello = hello
         self._asker = asker
@@ -68,5 +71,13 @@ class CoordinatorWatch:
         else:
             self._known.lives.members_seen(frozenset(i.member for i in infos.values() if i.hosts), "")
         if self._witness is not None:
-            to = [i.address for i in infos.values() if i.hosts and i.name != self._asker.name]
-            self._witness.others(self._hello, to)
+            others = [i for i in infos.values() if i.hosts and i.name != self._asker.name]
+            self._witness.others(self._hello, *self._by_tls(others))
+
+    def _by_tls(self, others: list[NodeInfo]) -> tuple[list[str], TlsAddresses | None]:
+        """Return the addresses that are told without TLS, and those with it."""
+        files = None if self._security.node_tls == OFF else self._security.files
+        if files is None:
+            return [i.address for i in others], None
+        with_it = [i for i in others if i.tls or self._security.node_tls == REQUIRED]
+        return [i.address for i in others if i not in with_it], TlsAddresses([i.address for i in with_it], files)

@@ -73,6 +73,9 @@ class ClusterView:
     def nodes_seen(self, nodes: dict[str, NodeInfo]) -> None:
         """Take the registered nodes, which changed: requests waiting at one that is gone fail now."""
         now = {name: self._as_reached(info) for name, info in nodes.items()}
+        for info in now.values():
+            if info.address:
+                self.channel.expect(info.address, info.name, tls=info.tls)
         with self.changed:
             gone = {i.address for i in self.nodes.values()} - {i.address for i in now.values()}
             self.nodes = now

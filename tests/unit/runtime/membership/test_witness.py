@@ -65,5 +65,5 @@ def test_who_reads_slowly_is_waited_for() -> None:
         got.extend(iter(lambda: connection.recv(64), b""))
 
     with server(late) as node:
-        tell(b"it is no more", [node])
+        tell(b"it is no more", [node], [], [])
     assert b"".join(got) == b"it is no more"
