@@ -101,9 +101,22 @@ def plain_nodes(config: Config) -> list[PlainNode]:
     ]
 
 
+def security_warnings(config: Config) -> Problems:
+    """Yield (key, reason) of nodes that a later start refuses: what this file says of another node may be outdated."""
+    if config.security.last_plain_day is None:
+        for plain in plain_nodes(config):
+            said = f"is missing: node {plain.node} takes plain text at {plain.address}, and does not start so"
+            yield "security.plaintext_until", said
+
+
+def plain_node(config: Config, node: str) -> PlainNode | None:
+    """Return a node if this file lets it take plain text from other machines; None: it does not."""
+    return next((plain for plain in plain_nodes(config) if plain.node == node), None)
+
+
 def plaintext_problem(config: Config, node: str, today: datetime.date) -> tuple[str, str] | None:
     """Return (key, reason) if this node may not be started as it is configured; None: it may."""
-    found = next((plain for plain in plain_nodes(config) if plain.node == node), None)
+    found = plain_node(config, node)
     last = config.security.last_plain_day
     if found is None or (last is not None and today <= last):
         return None

@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -47,9 +48,9 @@ def main(pidfd: int) -> None:
     tell(base64.b64decode(told["say"]), told["to"], tls["to"], tls["files"])
 
 
-def tell(data: bytes, plain: list[str], secured: list[str], files: list[str]) -> None:
+def tell(data: bytes, plain: Sequence[str], secured: Sequence[str] = (), files: Sequence[str] = ()) -> None:
     """Tell all at once. `files`: authorities, certificate and key, as they are by now, for those with TLS."""
-    threads = [threading.Thread(target=_tell, args=(data, address, [])) for address in plain]
+    threads = [threading.Thread(target=_tell, args=(data, address, ())) for address in plain]
     threads += [threading.Thread(target=_tell, args=(data, address, files)) for address in secured]
     for thread in threads:
         thread.start()
@@ -57,7 +58,7 @@ def tell(data: bytes, plain: list[str], secured: list[str], files: list[str]) ->
         thread.join()
 
 
-def _tell(data: bytes, address: str, files: list[str]) -> None:
+def _tell(data: bytes, address: str, files: Sequence[str]) -> None:
     host, _, port = address.rpartition(":")
     until = time.monotonic() + TELL_S
     with (
@@ -74,7 +75,7 @@ def _tell(data: bytes, address: str, files: list[str]) -> None:
                 return
 
 
-def _protected(connection: socket.socket, files: list[str]) -> socket.socket:
+def _protected(connection: socket.socket, files: Sequence[str]) -> socket.socket:
     """Return the connection, with TLS if there are files. An authority of the cluster's answers for the other side."""
     if not files:
         return connection
