@@ -42,6 +42,7 @@
     ├── StoreError                the local store cannot be trusted or used
     ├── FrameError                a peer sent bytes that are no frame of ours
     ├── SiteError                 the embedded servers cannot be brought up
+    ├── UnauthorizedError         a certificate, or a user's role, does not allow it (exit 8)
     ├── VersionMismatchError      another process runs a halog that this one cannot work with (exit 7)
     │   └── UnsupportedRequestError   a node was asked for what its halog does not know
     └── NodeError                 this node cannot work
@@ -325,6 +326,13 @@ class FrameError(HalogError):
 
 class SiteError(HalogError):
     """The embedded servers cannot be brought up or down; the message says what to do."""
+
+
+class UnauthorizedError(HalogError):
+    """A node did not let this process do what it asked for: its certificate, or the role of the user that the
+    certificate names, does not allow it. Nothing was done."""
+
+    exit_code = 8
 
 
 class VersionMismatchError(HalogError):

@@ -107,6 +107,15 @@ UNREAD = Kind(
     WARNING,
     "type {type}: {node} published definition {id}, and processes with {older} cannot start any more: {cause}",
 )
+UNAUTHORIZED = Kind("HALOG-1140", "request refused", WARNING, "{node} was refused a request: {cause}")
+CERTIFICATES = Kind("HALOG-1141", "certificates renewed", INFO, "{node} has taken its certificates anew: {cause}")
+CERTIFICATES_BAD = Kind(
+    "HALOG-1142",
+    "certificates not renewed",
+    ERROR,
+    "{node} goes on with the certificates that it has, and does not take the new files: {cause}",
+)
+PLAINTEXT = Kind("HALOG-1143", "plain text", ERROR, "{node} takes plain text from other machines: {cause}")
 RETIRED = Kind("HALOG-1121", "definition retired", INFO, "type {type}: definition {id} was taken back: {cause}")
 REBALANCE = Kind("HALOG-1030", "rebalance", INFO, "policy {policy}: {moves} partitions are to move: {cause}")
 STATE = Kind("HALOG-1035", "partition state", INFO, "partition {partition}: {state}, was {was}: {cause}")
@@ -272,6 +281,10 @@ KINDS: dict[str, Kind] = {
         UPGRADE,
         NOTIFIER_FAILED,
         NODE_REFUSED,
+        UNAUTHORIZED,
+        CERTIFICATES,
+        CERTIFICATES_BAD,
+        PLAINTEXT,
     )
 }
 """Every code that can occur, with its kind."""

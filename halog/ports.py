@@ -302,12 +302,35 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
+class Principal(NamedTuple):
+    """A `Principal` is whom a certificate names: its URI `halog://<cluster>/node/<name>`, or `…/user/<name>`."""
+
+    cluster: str
+    kind: str
+    """Is "node" or "user"."""
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class Renewal(NamedTuple):
+    """A `Renewal` says what came of certificates whose files changed. `error`: why they are not taken; "": they are."""
+
+    files: str
+    error: str
+
+
 class Peer(Protocol):
     """A `Peer` is an open connection to a node, or a node's connection to us."""
 
     @property
     def remote(self) -> str:
         """Return the remote node's name, or its address before it introduced itself."""
+
+    @property
+    def principal(self) -> Principal | None:
+        """Return whom its certificate names; None: the connection has no TLS."""
 
     def send(self, frame: bytes) -> None:
         """Send one frame in order, at once or from a queue; UnreachableError if the connection is known to be
@@ -328,8 +351,19 @@ class Channel(Protocol):
         `answered(address, reply)`, on the calling thread; what that raises ends the connection, and the request, of
         which nothing was sent."""
 
-    def listen(self, address: str, on_frame: Callable[[Peer, bytes], None], on_closed: Callable[[Peer], None]) -> str:
-        """Accept connections; return host:port. Frames of one peer come in order, on that peer's thread."""
+    def expect(self, address: str, node: str, *, tls: bool) -> None:
+        """Note which node is registered at an address, and whether it takes TLS: whoever connects there by TLS goes on
+        only if the certificate names that node."""
+
+    def listen(
+        self,
+        address: str,
+        on_frame: Callable[[Peer, bytes], None],
+        on_closed: Callable[[Peer], None],
+        on_refused: Callable[[str, str], None] = ...,
+    ) -> str:
+        """Accept connections; return host:port. Frames of one peer come in order, on that peer's thread.
+        `on_refused(host, why)` is told, on any thread, of each connection that is refused before its first frame."""
 
     def dial(
         self,
@@ -345,6 +379,10 @@ class Channel(Protocol):
         must stand by then, its greeting answered; None: it has as long as the request. UnreachableError has
         `evidence["sent"]` False if nobody can have acted on the frame; any other exception that comes so early, as
         Ctrl-C may, is marked with the frame (`errors.mark_unsent`). DeadlineError: no reply in time."""
+
+    def renew(self) -> Renewal | None:
+        """Take this process's certificates anew, for connections to come, if their files changed; None: they did not.
+        Files that do not hold together change nothing."""
 
     def drop(self, address: str) -> None:
         """Close all pooled connections to `address`, also those in use: requests waiting there fail at once."""

@@ -2,8 +2,8 @@
 code.
 
 A command is imported when it is called or helped with; `halog --help` imports none. Exit codes: 0 ok, 1 failed, 2
-usage, 3 unreachable, 4 degraded, 5 refused as unsafe, 6 timeout, 7 another version (`HalogError.exit_code`), 130
-interrupted.
+usage, 3 unreachable, 4 degraded, 5 refused as unsafe, 6 timeout, 7 another version, 8 not allowed
+(`HalogError.exit_code`), 130 interrupted.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from halog.config.model import (
     ZoneQuorumConfig,
 )
 from halog.config.read import load_config, parse_config
+from halog.config.security import SecurityConfig
 from halog.config.static import StaticPartition
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "NodeConfig",
     "PolicyConfig",
     "RemoteSiteConfig",
+    "SecurityConfig",
     "SiteConfig",
     "SnapshotConfig",
     "StaticPartition",

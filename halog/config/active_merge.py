@@ -45,6 +45,7 @@ def merged(own: Config, active: Config) -> Config:
         site=site,
         sites=sites,
         application=own.application,
+        security=own.security,
         nodes=nodes,
         source=f"{own.source} under {active.source}",
         written=None,

@@ -45,6 +45,7 @@ _MAPPED: Final = Rule(RESTART, "nodes know without a restart where keys belong: 
 _LOCAL: Final = "each machine reaches the site in its own way"
 _LOCAL_OTHER: Final = "each machine reaches the other sites in its own way"
 _NODE: Final = "only that node's machine knows it"
+_SECURE: Final = Rule(OWN_FILE, "each process has its own certificate, and changes over by itself")
 _NEW: Final = Rule(RESTART, "of every process that uses it")
 _SITES: Final = Rule(RESTART, "of the nodes, each while it is active")
 _VOTES: Final = Rule(RESTART, "of the nodes; the same at every site: change it while all of them reach each other")
@@ -143,6 +144,13 @@ RULES: Final[Mapping[str, Rule]] = {
     "snapshot.every_records": _NEW,
     "snapshot.every_ms": _NEW,
     "snapshot.keep_records": _NEW,
+    "security.node_tls": _SECURE,
+    "security.certs_dir": _SECURE,
+    "security.ca": _SECURE,
+    "security.cert": _SECURE,
+    "security.key": _SECURE,
+    "security.plaintext_until": _SECURE,
+    "security.roles.*": _SECURE,
 }
 """Rules by pattern: `*` stands for a name. A pattern that ends in `*` is a whole entry that appears or goes."""
 
@@ -169,6 +177,8 @@ def key_text(key: KeyPath) -> str:
 
 def pattern(key: KeyPath) -> str:
     """Return the key's pattern in `RULES`."""
+    if key[:2] == ("security", "roles"):
+        return "security.roles.*"
     names = (1, 3) if key[2:3] in (("partitions",), ("nodes",)) else (1,)
     return ".".join("*" if i in names and key[0] in NAMED else part for i, part in enumerate(key))
 

@@ -18,6 +18,7 @@ from halog.config.addresses import addresses_problems, place_of
 from halog.config.field_types import kinds
 from halog.config.mapper import mapper_problems
 from halog.config.multi_site import at_site, is_whole, sites_named, sites_of, whole_problems
+from halog.config.security import security_problems
 from halog.config.sites import (
     comparison_problems,
     home_problems,
@@ -124,6 +125,7 @@ def all_problems(config: Config) -> Problems:
     yield from _timing(config.timing)
     yield from _limits(config.limits)
     yield from _tails(config)
+    yield from security_problems(config)
 
 
 def operators_problems(config: Config) -> Problems:

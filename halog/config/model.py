@@ -14,6 +14,7 @@ from typing import Final
 from halog.config.addresses import Addresses, listed
 from halog.config.check import first_problem
 from halog.config.multi_site import here
+from halog.config.security import NOTHING_SET, SecurityConfig
 from halog.config.static import DYNAMIC, StaticPartition, partition_names
 from halog.config.tuning import own_times
 from halog.config.write import toml_lines
@@ -254,6 +255,7 @@ class Config:
     timing: TimingConfig = TimingConfig()
     limits: LimitsConfig = LimitsConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
+    security: SecurityConfig = NOTHING_SET
     source: str = field(default="configuration", compare=False, metadata=NO_TABLE)
     written: frozenset[tuple[str, ...]] | None = field(default=None, compare=False, repr=False, metadata=NO_TABLE)
     """The keys that stand in the file, as paths; None: it was built in Python, where each value is meant."""

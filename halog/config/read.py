@@ -25,6 +25,7 @@ from halog.config.check import operators_problems, problem, shared_addresses
 from halog.config.field_types import hints
 from halog.config.model import Config
 from halog.config.multi_site import here
+from halog.config.security import security_warnings
 from halog.config.sites import base_warnings
 from halog.config.static import taken_out
 from halog.errors import ConfigError
@@ -126,7 +127,7 @@ def problems_of(table: Mapping[str, Any], source: str) -> list[tuple[str, str]]:
 def warnings_of(table: Mapping[str, Any], source: str) -> list[tuple[str, str]]:
     """Return (key, reason) of everything that is allowed but may not be meant."""
     found, _ = _read(table, source, Path())
-    return [] if found is None else list(base_warnings(found))
+    return [] if found is None else [*base_warnings(found), *security_warnings(found)]
 
 
 def _read(table: Mapping[str, Any], source: str, directory: Path) -> tuple[Config | None, list[tuple[str, str]]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from halog.config.multi_site import node_toml
+from halog.config.security import NOTHING_SET
 from halog.config.static import as_toml
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def toml_lines(config: Config) -> Iterator[str]:
                 values = as_toml(entry) if item.name == "policies" else vars(entry)
                 values = node_toml(entry) if item.name == "nodes" else values
                 yield from _toml_table(f"{item.name}.{toml_key(name)}", values)
+        elif value == NOTHING_SET:
+            continue  # so that a halog which does not know the table reads the file
         elif item.metadata.get("table", True):
             yield from _toml_table(item.name, vars(value))
 

@@ -39,6 +39,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     """The highest level that its halog knows (`halog.metadata.cluster_level`)."""
     addresses: tuple[str, ...] = ()
     """Where it is reached, in order of preference; `address` is the first. (): it does not say, as before halog 0.3."""
+    tls: bool = False
+    """Does it take TLS where it listens? It says so from halog 0.3 on."""
 
     @property
     def member(self) -> Member:

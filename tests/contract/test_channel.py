@@ -1,4 +1,5 @@
-"""The Channel port over real sockets: order, bounds, and peers that are refused, silent, frozen or hostile."""
+"""The Channel port over real sockets, plain and with TLS: order, bounds, and peers that are refused, silent, frozen or
+hostile."""
 
 from __future__ import annotations
 
@@ -15,8 +16,12 @@ from functools import partial
 import pytest
 
 from halog.adapters.tcp.channel import TcpChannel
+from halog.adapters.tcp.framing import MAX_FRAME
+from halog.adapters.tcp.security import ChannelSecurity
+from halog.adapters.tcp.stream import PLAINTEXT, Stream
 from halog.errors import ClosedError, DeadlineError, FrameError, UnreachableError
 from halog.ports import Peer
+from tests.certificates import TestAuthority, node_uri
 from tests.contract.rigs_coordinator import wait_for
 
 HOST = "127.0.0.1:0"
@@ -39,28 +44,62 @@ def echo(peer: Peer, frame: bytes) -> None:
     peer.send(frame)
 
 
+def refusal(why: str) -> bytes:
+    return f"refused: {why}".encode()
+
+
+@pytest.fixture(params=["plain", "TLS"], scope="module")
+def security(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ChannelSecurity | None:
+    if request.param == "plain":
+        return None
+    files = TestAuthority(tmp_path_factory.mktemp("authority")).issue(node_uri("A"))
+    return ChannelSecurity("test", files, required=True, refusal=refusal)
+
+
+def raw(sock: socket.socket, security: ChannelSecurity | None, *, server: bool) -> Stream:
+    """Return a stream over a socket that the test reads and writes by itself."""
+    if security is None:
+        return Stream(sock, PLAINTEXT)
+    session = security.server() if server else security.client()
+    data = b""
+    while not session.shake(data):
+        sock.sendall(session.take())
+        data = sock.recv(65_536)
+    sock.sendall(session.take())
+    return Stream(sock, session)
+
+
+def accepted(server: socket.socket, security: ChannelSecurity | None) -> Stream:
+    sock, _ = server.accept()
+    return raw(sock, security, server=True)
+
+
 @pytest.fixture
-def channels() -> Iterator[Callable[[], TcpChannel]]:
+def channels(security: ChannelSecurity | None) -> Iterator[Callable[..., TcpChannel]]:
     """Makes channels; in the end closes them all and looks for threads they left."""
     made: list[TcpChannel] = []
 
-    def make() -> TcpChannel:
-        made.append(TcpChannel())
+    def make(max_frame: int = MAX_FRAME) -> TcpChannel:
+        made.append(TcpChannel(max_frame, security))
         return made[-1]
 
     yield make
     for channel in made:
         channel.close()
-    wait_for(lambda: not [t for t in threading.enumerate() if t.name.startswith(("halog-peer", "halog-accept"))])
+    wait_for(
+        lambda: (
+            not [t for t in threading.enumerate() if t.name.startswith(("halog-peer", "halog-accept", "halog-hand"))]
+        )
+    )
 
 
 @pytest.fixture
-def a(channels: Callable[[], TcpChannel]) -> TcpChannel:
+def a(channels: Callable[..., TcpChannel]) -> TcpChannel:
     return channels()
 
 
 @pytest.fixture
-def b(channels: Callable[[], TcpChannel]) -> TcpChannel:
+def b(channels: Callable[..., TcpChannel]) -> TcpChannel:
     return channels()
 
 
@@ -182,20 +221,20 @@ def test_a_late_reply_is_never_the_next_requests(a: TcpChannel, b: TcpChannel) -
         time.sleep(0.02)
 
 
-def test_whether_a_request_was_sent_is_known(a: TcpChannel, b: TcpChannel) -> None:
+def test_whether_a_request_was_sent_is_known(a: TcpChannel, b: TcpChannel, channels: Callable[..., TcpChannel]) -> None:
     """A peer that takes the frame and hangs up: sent=True. A restarted peer's stale connection is not used at all."""
     address = a.listen(HOST, lambda peer, frame: peer.close(), ignore)
     with pytest.raises(UnreachableError) as caught:
         b.request(address, b"x", 1)
     assert caught.value.evidence["sent"] is True
-    first = TcpChannel()
+    first = channels()
     address = first.listen(HOST, echo, ignore)
     assert b.request(address, b"1", 1) == b"1"
     first.close()
     with pytest.raises(UnreachableError) as caught:
         b.request(address, b"2", 1)
     assert (caught.value.evidence["refused"], caught.value.evidence["sent"]) == (True, False)
-    second = TcpChannel()
+    second = channels()
     second.listen(address, echo, ignore)
     assert b.request(address, b"3", 1) == b"3"
     second.close()
@@ -260,9 +299,9 @@ def test_drop_ends_requests_that_wait(a: TcpChannel, b: TcpChannel) -> None:
 
 
 @pytest.mark.feature("R8")
-def test_a_frame_over_the_limit_is_refused_on_both_sides() -> None:
+def test_a_frame_over_the_limit_is_refused_on_both_sides(channels: Callable[..., TcpChannel]) -> None:
     """The sender is told before a byte is sent; a peer that announces one is disconnected before it is read."""
-    small, large = TcpChannel(max_frame=1000), TcpChannel()
+    small, large = channels(1000), channels()
     closed = threading.Event()
     address = small.listen(HOST, echo, lambda peer: closed.set())
     peer = small.dial(address, 1, ignore, ignore)
@@ -272,18 +311,17 @@ def test_a_frame_over_the_limit_is_refused_on_both_sides() -> None:
     with pytest.raises(UnreachableError):
         large.request(address, bytes(1001), 2)
     assert closed.wait(SOON_S)
-    for channel in (small, large):
-        channel.close()
 
 
-def test_a_reply_that_is_no_frame_is_refused(b: TcpChannel) -> None:
+def test_a_reply_that_is_no_frame_is_refused(b: TcpChannel, security: ChannelSecurity | None) -> None:
     """A server that is no halog node announces gigabytes: FrameError, nothing is allocated, nobody hangs."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def answer() -> None:
-        s, _ = server.accept()
-        s.recv(100)
-        s.sendall(struct.pack(">I", 0xFFFFFFFF))
+        s, protection = accepted(server, security)
+        if not protection.open(b""):  # it may have come with the end of the handshake
+            s.recv(100)
+        s.sendall(protection.seal(struct.pack(">I", 0xFFFFFFFF)))
 
     threading.Thread(target=answer).start()
     with pytest.raises(FrameError):
@@ -291,12 +329,15 @@ def test_a_reply_that_is_no_frame_is_refused(b: TcpChannel) -> None:
     server.close()
 
 
-def test_a_frozen_peer_costs_the_sender_no_time(b: TcpChannel) -> None:
+def test_a_frozen_peer_costs_the_sender_no_time(b: TcpChannel, security: ChannelSecurity | None) -> None:
     """A peer that stops reading: sends return at once, up to a bound of memory, then its connection is closed."""
     server = socket.create_server(("127.0.0.1", 0))
     closed = threading.Event()
-    peer = b.dial(at(server), 1, ignore, lambda p: closed.set())
-    frozen, _ = server.accept()  # and never reads
+    frozen: list[Stream] = []
+    accepting = threading.Thread(target=lambda: frozen.append(accepted(server, security)))
+    accepting.start()
+    peer = b.dial(at(server), LONG_S, ignore, lambda p: closed.set())
+    accepting.join()  # and never reads
     longest, sent = 0.0, 0
     with pytest.raises(UnreachableError, match="does not read"):
         while sent < 100 << 20:
@@ -307,22 +348,26 @@ def test_a_frozen_peer_costs_the_sender_no_time(b: TcpChannel) -> None:
     assert sent < 60 << 20
     assert longest < SOON_S, "who waits for it waits for ever"
     assert closed.wait(SOON_S)
-    frozen.close()
+    frozen[0].sock.close()
     server.close()
 
 
-def test_a_slow_peer_gets_everything_in_order(b: TcpChannel) -> None:
+def test_a_slow_peer_gets_everything_in_order(b: TcpChannel, security: ChannelSecurity | None) -> None:
     """What the kernel does not take at once is drained later, in order, also for frames sent meanwhile."""
     server = socket.create_server(("127.0.0.1", 0))
-    peer = b.dial(at(server), 1, ignore, ignore)
-    slow, _ = server.accept()
+    found: list[Stream] = []
+    accepting = threading.Thread(target=lambda: found.append(accepted(server, security)))
+    accepting.start()
+    peer = b.dial(at(server), LONG_S, ignore, ignore)
+    accepting.join()
+    slow, protection = found[0]
     frames = [bytes([n]) * 500_000 for n in range(40)]
     for frame in frames:
         peer.send(frame)
     wanted = b"".join(struct.pack(">I", len(f)) + f for f in frames)
     got = bytearray()
     while len(got) < len(wanted):
-        got += slow.recv(1 << 20)
+        got += protection.open(slow.recv(1 << 20))
     assert got == wanted
     slow.close()
     server.close()
@@ -357,10 +402,10 @@ def test_a_refusal_that_was_told_closes_the_connection_without_a_word(
     assert [r.levelname for r in caplog.records if "D is refused" in r.getMessage()] == ["WARNING"] * lines
 
 
-def test_close_leaves_no_thread_and_no_socket() -> None:
+def test_close_leaves_no_thread_and_no_socket(security: ChannelSecurity | None) -> None:
     """After close: no thread of ours, no descriptor more than before, and every use says that it is closed."""
     before = len(os.listdir("/proc/self/fd"))
-    a, b = TcpChannel(), TcpChannel()
+    a, b = TcpChannel(security=security), TcpChannel(security=security)
     address = a.listen(HOST, echo, ignore)
     peers = [b.dial(address, 1, ignore, ignore) for _ in range(10)]
     b.request(address, b"x", 1)

@@ -1,5 +1,5 @@
-"""This module implements the Channel port over plain TCP with threads. It moves frames; it never looks into one, and
-never reconnects by itself."""
+"""This module implements the Channel port over TCP, plain or with TLS, with threads. It moves frames; it never looks
+into one, and never reconnects by itself."""
 
 from __future__ import annotations
 
@@ -9,32 +9,52 @@ import socket
 import threading
 from collections.abc import Callable
 
+from halog.adapters.tcp.connect import Dialler
 from halog.adapters.tcp.connection import Connection
 from halog.adapters.tcp.framing import MAX_FRAME, format_address, parse_address
-from halog.adapters.tcp.pool import Pool, connect
+from halog.adapters.tcp.handshakes import Handshakes
+from halog.adapters.tcp.pool import Pool
+from halog.adapters.tcp.security import ChannelSecurity
+from halog.adapters.tcp.stream import PLAINTEXT, Stream
 from halog.errors import ClosedError, UnreachableError
-from halog.ports import Peer
+from halog.ports import Peer, Renewal
 
 logger = logging.getLogger("halog.channel")
 BACKLOG = 128
 JOIN_S = 2.0  # a handler that takes longer must not hang a shutdown
 
 
+def _tell_nobody(host: str, why: str) -> None:
+    """Nobody is told of connections that are refused."""
+
+
 class TcpChannel:
     """Has a node's listeners, connections and pool. All threads are named `halog-…`, daemon, and joined by `close`."""
 
-    def __init__(self, max_frame: int = MAX_FRAME) -> None:
+    def __init__(self, max_frame: int = MAX_FRAME, security: ChannelSecurity | None = None) -> None:
+        """Have no connection yet. `security`: None, everything is plain."""
         self._max_frame = max_frame
-        self._pool = Pool(max_frame)
+        self._security = security
+        self._dialler = Dialler(security)
+        self._pool = Pool(max_frame, self._dialler)
         self._lock = threading.Lock()
         self._connections: set[Connection] = set()
-        self._listeners: list[tuple[socket.socket, threading.Thread]] = []
+        self._listeners: list[tuple[socket.socket, threading.Thread, Handshakes | None]] = []
         self._closed = False
 
     def introduce(self, frame: bytes, answered: Callable[[str, bytes], object]) -> None:
         self._pool.introduce(frame, answered)
 
-    def listen(self, address: str, on_frame: Callable[[Peer, bytes], None], on_closed: Callable[[Peer], None]) -> str:
+    def expect(self, address: str, node: str, *, tls: bool) -> None:
+        self._dialler.expect(address, node, tls=tls)
+
+    def listen(
+        self,
+        address: str,
+        on_frame: Callable[[Peer, bytes], None],
+        on_closed: Callable[[Peer], None],
+        on_refused: Callable[[str, str], None] = _tell_nobody,
+    ) -> str:
         host, port = parse_address(address)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -42,16 +62,22 @@ class TcpChannel:
         except OSError as e:
             raise UnreachableError(f"cannot listen on {address}: {e.strerror}", address=address) from None
         name = format_address(server.getsockname())
+
+        def take(stream: Stream, first: bytes) -> None:
+            with contextlib.suppress(OSError, ClosedError):
+                self._adopt(stream, on_frame, on_closed, first)
+
+        handshakes = None if self._security is None else Handshakes(self._security, name, take, on_refused)
         thread = threading.Thread(
-            target=self._accept, args=(server, on_frame, on_closed), name=f"halog-accept-{name}", daemon=True
+            target=self._accept, args=(server, take, handshakes), name=f"halog-accept-{name}", daemon=True
         )
         with self._lock:
-            self._listeners.append((server, thread))
+            self._listeners.append((server, thread, handshakes))
         thread.start()
         return name
 
     def _accept(
-        self, server: socket.socket, on_frame: Callable[[Peer, bytes], None], on_closed: Callable[[Peer], None]
+        self, server: socket.socket, take: Callable[[Stream, bytes], None], handshakes: Handshakes | None
     ) -> None:
         while True:
             try:
@@ -63,11 +89,17 @@ class TcpChannel:
                 logger.warning("accept failed: %s", e)
                 threading.Event().wait(0.05)  # too many open files: give others time to close some
                 continue
-            with contextlib.suppress(OSError, ClosedError):
-                self._adopt(sock, on_frame, on_closed)
+            if handshakes is None:
+                take(Stream(sock, PLAINTEXT), b"")
+            else:
+                handshakes.add(sock)
 
     def _adopt(
-        self, sock: socket.socket, on_frame: Callable[[Peer, bytes], None], on_closed: Callable[[Peer], None]
+        self,
+        stream: Stream,
+        on_frame: Callable[[Peer, bytes], None],
+        on_closed: Callable[[Peer], None],
+        first: bytes = b"",
     ) -> Connection:
         def closed(peer: Connection) -> None:
             with self._lock:
@@ -75,13 +107,13 @@ class TcpChannel:
             on_closed(peer)
 
         try:
-            connection = Connection(sock, on_frame, closed, self._max_frame)
+            connection = Connection(stream, on_frame, closed, self._max_frame, first)
         except OSError:
-            sock.close()
+            stream.sock.close()
             raise
         with self._lock:
             if self._closed:
-                sock.close()
+                stream.sock.close()
                 raise ClosedError("the channel is closed")
             self._connections.add(connection)
         connection.start()
@@ -94,14 +126,17 @@ class TcpChannel:
         on_frame: Callable[[Peer, bytes], None],
         on_closed: Callable[[Peer], None],
     ) -> Peer:
-        sock = connect(address, timeout_s)
+        stream = self._dialler.connect(address, timeout_s)
         try:
-            return self._adopt(sock, on_frame, on_closed)
+            return self._adopt(stream, on_frame, on_closed)
         except OSError as e:
             raise UnreachableError(f"{address} broke the connection: {e}", address=address, refused=False) from None
 
     def request(self, address: str, frame: bytes, timeout_s: float, *, connect_s: float | None = None) -> bytes:
         return self._pool.request(address, frame, timeout_s, connect_s)
+
+    def renew(self) -> Renewal | None:
+        return None if self._security is None else self._security.renew()
 
     def drop(self, address: str) -> None:
         self._pool.drop(address)
@@ -111,12 +146,14 @@ class TcpChannel:
             self._closed = True
             connections, listeners = list(self._connections), list(self._listeners)
             self._listeners.clear()
-        for server, _ in listeners:
+        for server, _, handshakes in listeners:
             with contextlib.suppress(OSError):
                 server.shutdown(socket.SHUT_RDWR)  # wakes its accept; the thread closes it
+            if handshakes is not None:
+                handshakes.close()
         self._pool.close()
         for connection in connections:
             connection.close()
-        for thread in [t for _, t in listeners] + [c.thread for c in connections]:
+        for thread in [t for _, t, _ in listeners] + [c.thread for c in connections]:
             if thread is not threading.current_thread() and thread.is_alive():
                 thread.join(JOIN_S)

@@ -14,8 +14,11 @@ import socket
 import threading
 from collections.abc import Callable
 
-from halog.adapters.tcp.framing import format_address, incoming, pack
+from halog.adapters.tcp.framing import format_address, pack
+from halog.adapters.tcp.stream import Stream, incoming
+from halog.adapters.tcp.tls_session import HandshakeError
 from halog.errors import FrameError, HalogError, UnreachableError
+from halog.ports import Principal
 
 logger = logging.getLogger("halog.channel")
 MAX_QUEUED = 32 << 20  # two of the largest frames; a healthy peer on a loopback never has more than a burst waiting
@@ -27,14 +30,19 @@ class Connection:
 
     def __init__(
         self,
-        sock: socket.socket,
+        stream: Stream,
         on_frame: Callable[[Connection, bytes], None],
         on_closed: Callable[[Connection], None],
         max_frame: int,
+        first: bytes = b"",
     ) -> None:
+        """Take a connected stream. `first` was received of it already."""
+        sock = stream.sock
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(None)
         self._sock = sock
+        self._stream = stream
+        self._first = first
         self._on_frame = on_frame
         self._on_closed = on_closed
         self._max_frame = max_frame
@@ -45,15 +53,20 @@ class Connection:
         self.remote = format_address(sock.getpeername())
         self.thread = threading.Thread(target=self._read, name=f"halog-peer-{self.remote}", daemon=True)
 
+    @property
+    def principal(self) -> Principal | None:
+        return self._stream.protection.principal
+
     def start(self) -> None:
         """Begin to read. It is separate, so that the owner has registered the connection before its first frame."""
         self.thread.start()
 
     def send(self, frame: bytes) -> None:
-        data = pack(frame, self._max_frame)
+        packed = pack(frame, self._max_frame)
         with self._lock:
             if self._broken:
                 raise UnreachableError(f"the connection to {self.remote} is closed", address=self.remote)
+            data = self._seal(packed)
             if self._queue:
                 self._enqueue(data)
                 return
@@ -64,6 +77,13 @@ class Connection:
     def offer(self, frame: bytes) -> None:
         if not self._queue:
             self.send(frame)
+
+    def _seal(self, data: bytes) -> bytes:
+        try:
+            return self._stream.protection.seal(data)
+        except OSError as e:
+            self._break()
+            raise UnreachableError(f"the connection to {self.remote} broke: {e}", address=self.remote) from None
 
     def _try(self, data: bytes | bytearray) -> int:
         try:
@@ -117,11 +137,13 @@ class Connection:
 
     def _read(self) -> None:
         try:
-            for frame in incoming(self._sock, self._max_frame):
+            for frame in incoming(self._stream, self._max_frame, self._first):
                 self._on_frame(self, frame)
         except FrameError as e:
             level = logging.DEBUG if e.evidence.get("told") else logging.WARNING
             logger.log(level, "connection to %s closed: %s", self.remote, e)
+        except HandshakeError as e:
+            logger.warning("connection to %s closed: %s", self.remote, e)
         except OSError as e:
             logger.debug("connection to %s broke: %s", self.remote, e)
         except HalogError as e:

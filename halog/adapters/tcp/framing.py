@@ -3,9 +3,7 @@ frame."""
 
 from __future__ import annotations
 
-import socket
 import struct
-from collections.abc import Iterator
 
 from halog.errors import FrameError
 
@@ -51,14 +49,6 @@ class Unpacker:
     def is_empty(self) -> bool:
         """Say whether everything fed so far was complete frames."""
         return not self._buffer
-
-
-def incoming(sock: socket.socket, limit: int) -> Iterator[bytes]:
-    """Yield frames until the other side closes. Raises OSError where the connection breaks, FrameError where it is no
-    peer."""
-    unpack = Unpacker(limit)
-    while data := sock.recv(CHUNK):
-        yield from unpack.feed(data)
 
 
 def parse_address(address: str) -> tuple[str, int]:

@@ -14,7 +14,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from halog.adapters.tcp.framing import CHUNK, Unpacker, pack, parse_address
+from halog.adapters.tcp.connect import Dialler
+from halog.adapters.tcp.framing import CHUNK, Unpacker, pack
+from halog.adapters.tcp.stream import Stream
 from halog.errors import ClosedError, DeadlineError, FrameError, HalogError, UnreachableError, mark_unsent, unmark
 
 MAX_IDLE = 64  # per address: as many callers as a busy client has threads; more would be opened and closed each time
@@ -22,36 +24,14 @@ MAX_IDLE = 64  # per address: as many callers as a busy client has threads; more
 _TIMEVAL = struct.Struct("@ll")
 
 
-def connect(address: str, timeout_s: float) -> socket.socket:
-    """Return a connected socket. Raises UnreachableError with evidence `refused` and `sent=False`."""
-    try:
-        sock = socket.create_connection(parse_address(address), timeout=max(timeout_s, 0.001))
-    except (OSError, ValueError) as e:  # ValueError: no resolver takes such a name
-        refused = isinstance(e, ConnectionRefusedError)
-        said = "refuses the connection" if refused else f"cannot be connected: {e}"
-        raise UnreachableError(f"{address} {said}", address=address, refused=refused, sent=False) from None
-    try:
-        itself = sock.getsockname() == sock.getpeername()  # a loopback port connected to itself: nobody listens there
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except OSError as e:  # the listener has died since, and the kernel took the connection back
-        sock.close()
-        raise UnreachableError(
-            f"{address} broke the connection: {e}", address=address, refused=False, sent=False
-        ) from None
-    if itself:
-        sock.close()
-        raise UnreachableError(f"{address} refuses the connection", address=address, refused=True, sent=False)
-    sock.settimeout(None)
-    return sock
-
-
 class Pool:
     """Keeps idle and busy connections by address."""
 
-    def __init__(self, max_frame: int) -> None:
+    def __init__(self, max_frame: int, dialler: Dialler) -> None:
         self._max_frame = max_frame
-        self._idle: dict[str, list[socket.socket]] = {}
-        self._busy: dict[socket.socket, str] = {}
+        self._dialler = dialler
+        self._idle: dict[str, list[Stream]] = {}
+        self._busy: dict[Stream, str] = {}
         self._lock = threading.Lock()
         self._greeting = b""
         self._answered: Callable[[str, bytes], object] = _unasked
@@ -73,18 +53,18 @@ class Pool:
         now, ready_s = time.monotonic(), timeout_s if connect_s is None else min(connect_s, timeout_s)
         deadline = now + timeout_s
         try:
-            sock = self._borrow(address, now + ready_s, ready_s)
+            stream = self._borrow(address, now + ready_s, ready_s)
         except BaseException as error:
             mark_unsent(error, frame)
             raise
         try:
-            _send(sock, address, data, timeout_s)
-            reply = _receive(sock, address, deadline, timeout_s, self._max_frame)
+            _send(stream, address, data, timeout_s)
+            reply = _receive(stream, address, deadline, timeout_s, self._max_frame)
         except BaseException as error:
             unmark(error)
-            self._discard(sock)
+            self._discard(stream)
             raise
-        self._give_back(sock, address)
+        self._give_back(stream, address)
         return reply
 
     def drop(self, address: str) -> None:
@@ -92,11 +72,11 @@ class Pool:
         with self._lock:
             idle = self._idle.pop(address, [])
             busy = [s for s, a in self._busy.items() if a == address]
-            for sock in busy:
+            for stream in busy:
                 with contextlib.suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)  # its caller closes it
-        for sock in idle:
-            sock.close()
+                    stream.sock.shutdown(socket.SHUT_RDWR)  # its caller closes it
+        for stream in idle:
+            stream.sock.close()
 
     def close(self) -> None:
         with self._lock:
@@ -105,56 +85,57 @@ class Pool:
         for address in addresses:
             self.drop(address)
 
-    def _borrow(self, address: str, deadline: float, timeout_s: float) -> socket.socket:
+    def _borrow(self, address: str, deadline: float, timeout_s: float) -> Stream:
         while (kept := self._take(address)) is not None:
-            if not _readable(kept):  # asked outside the lock: the question gives up the GIL, and others would queue up
+            # asked outside the lock: the question gives up the GIL, and others would queue up
+            if not _readable(kept.sock):
                 return kept
             self._discard(kept)  # the other side closed it, or said something nobody asked for
-        sock = connect(address, timeout_s)
+        stream = self._dialler.connect(address, timeout_s)
         with self._lock:
-            self._busy[sock] = address
+            self._busy[stream] = address
         if self._greeting:
             try:
-                self._greet(sock, address, deadline, timeout_s)
+                self._greet(stream, address, deadline, timeout_s)
             except BaseException as error:
                 if isinstance(error, HalogError):  # whatever was met: the request was not sent
                     error.evidence["sent"] = False
-                self._discard(sock)
+                self._discard(stream)
                 raise
-        return sock
+        return stream
 
-    def _greet(self, sock: socket.socket, address: str, deadline: float, timeout_s: float) -> None:
-        _send(sock, address, self._greeting, timeout_s)
+    def _greet(self, stream: Stream, address: str, deadline: float, timeout_s: float) -> None:
+        _send(stream, address, self._greeting, timeout_s)
         try:
-            self._answered(address, _receive(sock, address, deadline, timeout_s, self._max_frame))
+            self._answered(address, _receive(stream, address, deadline, timeout_s, self._max_frame))
         except FrameError as error:  # something else listens there by now
             said = f"{address} did not answer as a node does: {error}"
             raise UnreachableError(said, address=address, refused=False) from None
 
-    def _take(self, address: str) -> socket.socket | None:
+    def _take(self, address: str) -> Stream | None:
         with self._lock:
             if self._closed:
                 raise ClosedError("the channel is closed")
             idle = self._idle.get(address)
             if not idle:
                 return None
-            sock = idle.pop()
-            self._busy[sock] = address
-            return sock
+            stream = idle.pop()
+            self._busy[stream] = address
+            return stream
 
-    def _give_back(self, sock: socket.socket, address: str) -> None:
+    def _give_back(self, stream: Stream, address: str) -> None:
         with self._lock:
-            self._busy.pop(sock, None)
+            self._busy.pop(stream, None)
             idle = self._idle.setdefault(address, [])
             if not self._closed and len(idle) < MAX_IDLE:
-                idle.append(sock)
+                idle.append(stream)
                 return
-        sock.close()
+        stream.sock.close()
 
-    def _discard(self, sock: socket.socket) -> None:
+    def _discard(self, stream: Stream) -> None:
         with self._lock:
-            self._busy.pop(sock, None)
-        sock.close()
+            self._busy.pop(stream, None)
+        stream.sock.close()
 
 
 def _unasked(address: str, reply: bytes) -> None:
@@ -167,10 +148,12 @@ def _readable(sock: socket.socket) -> bool:
     return bool(poller.poll(0))
 
 
-def _send(sock: socket.socket, address: str, data: bytes, timeout_s: float) -> None:
+def _send(stream: Stream, address: str, data: bytes, timeout_s: float) -> None:
     """Send a frame. An incomplete one cannot be acted on, so a failure here is `sent=False`. Almost always the kernel
     takes all of it at once; only else there is a time limit to set."""
+    sock = stream.sock
     try:
+        data = stream.protection.seal(data)
         try:
             sent = sock.send(data, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -182,20 +165,21 @@ def _send(sock: socket.socket, address: str, data: bytes, timeout_s: float) -> N
         raise _lost(address, str(e), sent=False) from None
 
 
-def _receive(sock: socket.socket, address: str, deadline: float, timeout_s: float, limit: int) -> bytes:
+def _receive(stream: Stream, address: str, deadline: float, timeout_s: float, limit: int) -> bytes:
     unpack = Unpacker(limit)
     frames: list[bytes] = []
     while not frames:
         try:
-            _limit(sock, socket.SO_RCVTIMEO, deadline - time.monotonic())
-            data = sock.recv(CHUNK)
+            _limit(stream.sock, socket.SO_RCVTIMEO, deadline - time.monotonic())
+            data = stream.sock.recv(CHUNK)
+            opened = stream.protection.open(data)
         except BlockingIOError:
             raise DeadlineError(f"{address} did not reply in {timeout_s:g} s", address=address) from None
         except OSError as e:
             raise _lost(address, str(e), sent=True) from None
-        if not data:
+        if not data or (stream.protection.ended and not opened):
             raise _lost(address, "closed before the reply", sent=True)
-        frames = unpack.feed(data)
+        frames = unpack.feed(opened)
     if len(frames) > 1 or not unpack.is_empty:
         raise FrameError(f"{address} sent more than the one reply", address=address)
     return frames[0]

@@ -42,12 +42,18 @@ def doctor(ctx: click.Context, config_path: Path | None, data_dir: Path | None, 
       halog doctor --config production.toml --deep
       halog doctor --format json
     """
-    from halog.cli.cluster import doctor_addresses as addresses, doctor_checks as checks, doctor_copies as copies
+    from halog.cli.cluster import (
+        doctor_addresses as addresses,
+        doctor_checks as checks,
+        doctor_copies as copies,
+        doctor_security as security,
+    )
 
     config_path = config_path or (Path(CONFIG) if Path(CONFIG).exists() else None)
     results = checks.run(checks.DoctorTarget.find(config_path, data_dir))
     if config_path is not None and checks.answer(results):
         results += addresses.check(config_path)
+        results += security.look(config_path)
         results += copies.compare(config_path, deep=deep)
     ok = not any(r.result == "fail" for r in results)
     document = {"ok": ok, "checks": [r.to_dict() for r in results]}

@@ -17,6 +17,7 @@ import msgspec
 
 from halog.cli.shared.log_status import KafkaView, kafka_view
 from halog.cli.shared.mirror_status import standing_still, unmirrored
+from halog.cli.shared.plain_text import plain_text_of
 from halog.cli.shared.upgrade_status import UpgradeView, upgrade_of
 from halog.core.roles import LEADING, Role
 from halog.core.sites.sync_sites import SYNC as SYNC_SITE
@@ -227,6 +228,8 @@ class Survey(msgspec.Struct, frozen=True):
     """The log, if it does not answer."""
     upgrade: UpgradeView | None = None
     """The upgrade that is not over."""
+    plain_text: dict[str, str] = {}
+    """Nodes that take plain text from other machines, and what to say of each."""
 
     @property
     def is_well(self) -> bool:
@@ -261,6 +264,7 @@ def survey(connection: ClusterConnection) -> Survey:
         tuple(drained_nodes(connection.coordinator)),
         kafka_view(connection, said, [p.partition for p in partitions if p.state == NO_ACTIVE]),
         upgrade_of(connection.coordinator),
+        plain_text_of(said),
     )
 
 

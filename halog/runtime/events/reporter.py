@@ -15,7 +15,19 @@ from halog.core.roles import LEADING, Role
 from halog.core.table.changes import migration_asked
 from halog.core.table.group import could_fork
 from halog.core.table.tell import Tell
-from halog.events import CREATED, INTRUDER, JOINED, LEFT, LINE_CUT, LINE_WHOLE, MIGRATION, ROLE, STORE_ASIDE, Kind
+from halog.events import (
+    CREATED,
+    INTRUDER,
+    JOINED,
+    LEFT,
+    LINE_CUT,
+    LINE_WHOLE,
+    MIGRATION,
+    ROLE,
+    STORE_ASIDE,
+    UNAUTHORIZED,
+    Kind,
+)
 from halog.runtime.events.history import History
 
 if TYPE_CHECKING:
@@ -57,7 +69,7 @@ class EventReporter:
         self.history = history
         self._clock = clock
         self._roles: dict[str, str] = {}
-        self._refused: dict[str, float] = {}
+        self._refused: dict[tuple[Kind, str], float] = {}
         self._cut: set[str] = set()
         """Nodes to which the connection was reported as cut."""
         self._untold = 0
@@ -138,15 +150,22 @@ class EventReporter:
 
     def intruder(self, name: str, why: str) -> None:
         """Report that somebody was refused. `name` is short, since it is kept."""
+        self._tell_refusal(INTRUDER, name, why)
+
+    def unauthorized(self, name: str, why: str) -> None:
+        """Report that somebody who is known was refused a request."""
+        self._tell_refusal(UNAUTHORIZED, name, why)
+
+    def _tell_refusal(self, kind: Kind, name: str, why: str) -> None:
         now = self._clock()
         with self._lock:
             self._refused = {n: at for n, at in self._refused.items() if now - at < INTRUDER_S}
-            if name in self._refused:
+            if (kind, name) in self._refused:
                 return
             if len(self._refused) >= INTRUDERS:
                 self._untold += 1
                 return
-            self._refused[name] = now
+            self._refused[kind, name] = now
             untold = self._untold
             self._untold = 0
-        self.history.tell(INTRUDER, why, node=name, more={"untold": untold} if untold else None)
+        self.history.tell(kind, why, node=name, more={"untold": untold} if untold else None)

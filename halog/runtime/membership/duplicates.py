@@ -38,6 +38,7 @@ def _lives_at(address: str, channel: Channel, hello: frames.Hello, run: NodeInfo
     def end(peer: Peer) -> None:
         answers.put(None)
 
+    channel.expect(address, run.name, tls=run.tls)
     try:
         peer = channel.dial(address, ANSWER_S, hear, end)
     except UnreachableError as e:

@@ -20,6 +20,7 @@ from base64 import b64encode
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from halog.runtime.rpc import frames
 
@@ -32,6 +33,13 @@ PROGRAM = Path(__file__).with_name("witness_process.py")
 def is_secret(secret: bytes, witness: str) -> bool:
     """Does a registration stand for this secret?"""
     return bool(witness) and hmac.compare_digest(hashlib.sha256(secret).hexdigest(), witness)
+
+
+class TlsAddresses(NamedTuple):
+    """Names addresses that take TLS, and the files by which the witness speaks it: authorities, certificate, key."""
+
+    to: list[str]
+    files: tuple[Path, Path, Path]
 
 
 class Witness:
@@ -69,13 +77,16 @@ class Witness:
         finally:
             os.close(pidfd)
 
-    def others(self, hello: frames.Hello, addresses: Iterable[str]) -> None:
-        """Say whom to tell, from now on."""
+    def others(self, hello: frames.Hello, plain: Iterable[str], tls: TlsAddresses | None = None) -> None:
+        """Say whom to tell, from now on: addresses without TLS, and those with it."""
         if self._process is None or self._process.stdin is None:
             return
         said = [frames.encode(frame) for frame in (hello, frames.DeathNotice(self._secret))]
         data = b"".join(len(frame).to_bytes(4, "big") + frame for frame in said)
-        line = json.dumps({"say": b64encode(data).decode(), "to": sorted(addresses)})
+        told: dict[str, object] = {"say": b64encode(data).decode(), "to": sorted(plain)}
+        if tls is not None:
+            told["tls"] = {"to": sorted(tls.to), "files": [str(file) for file in tls.files]}
+        line = json.dumps(told)
         self._write(self._process, line.encode() + b"\n")
 
     def _write(self, process: subprocess.Popen[bytes], line: bytes) -> None:

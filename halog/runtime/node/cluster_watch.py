@@ -8,13 +8,14 @@ import time
 from collections.abc import Mapping
 
 from halog.config.addresses import Addresses
+from halog.config.security import OFF, REQUIRED, SecurityConfig
 from halog.errors import HalogError
 from halog.metadata import nodes
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Coordinator
 from halog.runtime.client.caller import Asker
 from halog.runtime.membership.members import Membership
-from halog.runtime.membership.witness import Witness
+from halog.runtime.membership.witness import TlsAddresses, Witness
 from halog.runtime.node.knowledge import Knowledge
 from halog.runtime.node.registration import AGAIN_S
 from halog.runtime.rpc import frames
@@ -33,7 +34,9 @@ class CoordinatorWatch:
         known: Knowledge,
         members: Membership | None,
         witness: Witness | None,
+        security: SecurityConfig,
     ) -> None:
+        self._security = security
         self._coordinator = coordinator
         self._hello = hello
         self._asker = asker
@@ -77,5 +80,14 @@ class CoordinatorWatch:
         else:
             self._known.lives.members_seen(frozenset(i.member for i in infos.values() if i.hosts), "")
         if self._witness is not None:
-            to = [a for i in infos.values() if i.hosts and i.name != self._asker.name for a in i.reached]
-            self._witness.others(self._hello, to)
+            others = [i for i in infos.values() if i.hosts and i.name != self._asker.name]
+            self._witness.others(self._hello, *self._by_tls(others))
+
+    def _by_tls(self, others: list[NodeInfo]) -> tuple[list[str], TlsAddresses | None]:
+        """Return the addresses that are told without TLS, and those with it."""
+        files = None if self._security.node_tls == OFF else self._security.files
+        if files is None:
+            return [a for i in others for a in i.reached], None
+        with_it = [i for i in others if i.tls or self._security.node_tls == REQUIRED]
+        plain = [a for i in others if i not in with_it for a in i.reached]
+        return plain, TlsAddresses([a for i in with_it for a in i.reached], files)

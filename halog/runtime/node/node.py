@@ -17,6 +17,7 @@ from functools import partial
 
 from halog.backend import CommittedObject, Execute, KnownMappings
 from halog.config import Config
+from halog.config.security import OFF
 from halog.core.ids import Reference
 from halog.core.table.table import PartitionTable
 from halog.metadata import nodes
@@ -38,6 +39,7 @@ from halog.runtime.membership.node_quorum import NodeQuorum, zones_of
 from halog.runtime.membership.witness import Witness
 from halog.runtime.merge.compensation import Compensate, by_the_rules
 from halog.runtime.node import cluster_identity as belonging
+from halog.runtime.node.access import Access
 from halog.runtime.node.admin import Operators
 from halog.runtime.node.assembly import OtherSites, make_host, make_telling
 from halog.runtime.node.client_half import ClientHalf, make_asker
@@ -52,6 +54,7 @@ from halog.runtime.node.node_run import NodeRun, begin_run
 from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.node.registration import Registration
 from halog.runtime.node.request_server import Service
+from halog.runtime.node.security_watch import SecurityWatch
 from halog.runtime.node.shutdown import hand_over_all
 from halog.runtime.node.site_levels import to_known_sites
 from halog.runtime.node.status import status
@@ -211,6 +214,7 @@ class Runtime:
             types,
             versions.SPOKEN,
             level=LEVEL,
+            tls=config.security.node_tls != OFF,
         )
         wait_s = 2 * config.timing.session_timeout_ms / 1000
         self._hello = versions.greeting(config.cluster.name, me, "node" if hosts else "client")
@@ -221,7 +225,10 @@ class Runtime:
         )
         self.members = self._membership.members
         members = None if host is None else self.members
-        self._watch = CoordinatorWatch(a.coordinator, self._hello, self.asker, self._known, members, witness)
+        self._security = SecurityWatch(config, self.name, a.channel, self.telling.history)
+        self._watch = CoordinatorWatch(
+            a.coordinator, self._hello, self.asker, self._known, members, witness, config.security
+        )
 
     def _listen_by(self, config: Config, execute: Execute, counting: LoadCounter) -> None:
         """Make what answers other nodes, and what carries out changes of mappings."""
@@ -233,6 +240,7 @@ class Runtime:
             execute,
             self.status,
             lambda: self.config.nodes,
+            Access(self.name, config.security.roles, lambda: self.config.nodes),
             self.telling,
             config.limits.max_frame_bytes,
             counting,
@@ -292,6 +300,7 @@ class Runtime:
         known = _no_copies if host is None else host.levels.seen
         LevelWatch(a.coordinator, c.cluster.name, self._known.own, self.members.look, known).begin()
         self._watch.begin()
+        self._security.begin()
         self.configured.watch(a.coordinator, hosts=host is not None)
 
     def _register(self, c: Config) -> None:
@@ -301,7 +310,8 @@ class Runtime:
         reached: tuple[str, ...] = ()
         if self.host is not None:
             own, service = c.nodes[self.name], self.service
-            at = [a.channel.listen(address, service.on_frame, service.on_closed) for address in own.listens]
+            hears = service.on_frame, service.on_closed, service.on_refused
+            at = [a.channel.listen(address, *hears) for address in own.listens]
             reached = advertised(self.name, own, at)
         self._registration.register(reached)
         others = nodes.read_nodes(a.coordinator, a.coordinator.children("nodes")).values()
@@ -365,6 +375,7 @@ class Runtime:
             self.telling.left()
         self.lives.close()
         self.nodes.close()
+        self._security.close()
         self.telling.history.close()
         self.adapters.close()
 

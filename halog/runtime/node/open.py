@@ -12,8 +12,9 @@ from typing import TypeVar
 
 from halog.backend import Invocation, InvocationResult
 from halog.config import Config, load_config
-from halog.config.check import wrong_node_name
+from halog.config.check import problem, wrong_node_name
 from halog.config.multi_site import check_site
+from halog.config.security import plaintext_problem
 from halog.errors import ConfigError, RefusedError, StoreError, UnreachableError
 from halog.events import UNREAD
 from halog.metadata import bindings
@@ -29,6 +30,7 @@ from halog.runtime.node.live_config import ActiveConfig, of_file
 from halog.runtime.node.node import Runtime
 from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.node.partitions import Partitions
+from halog.runtime.node.security_watch import today
 from halog.runtime.node.wiring import active_version, adapters_for, import_modules, replace_store
 from halog.runtime.support.adapters import Adapters
 from halog.runtime.topics import schema_compatibility as fitting, schema_publication as publishing, schemas, topic_names
@@ -191,6 +193,8 @@ def open_node(
     until = time.monotonic() + wait_s
     known = _patiently(until, paces, lambda: (activated or (of_file if adapters else active_version))(own, name))
     check_site(known.config, name)
+    if wrong := plaintext_problem(known.config, name, today()):
+        raise problem(known.config.source, *wrong)
     make = adapters or partial(adapters_for, patience_s=wait_s)
     try:
         return _patiently(until, paces, lambda: _joined(known, name, registry, make, witness, paces))

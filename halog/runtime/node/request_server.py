@@ -14,11 +14,20 @@ from halog.config.check import wrong_name
 from halog.core import results as res
 from halog.core.ids import Member
 from halog.core.log.records import CREATE, LAST_OP
-from halog.errors import FrameError, HalogError, NotActiveError, NothingToDoError, RefusedError, VersionMismatchError
+from halog.errors import (
+    FrameError,
+    HalogError,
+    NotActiveError,
+    NothingToDoError,
+    RefusedError,
+    UnauthorizedError,
+    VersionMismatchError,
+)
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Peer
 from halog.runtime.client import vote_calls as ballots
 from halog.runtime.membership.duplicates import same_name
+from halog.runtime.node.access import Access
 from halog.runtime.node.node_load import LoadCounter
 from halog.runtime.replica import hash_server as hashes, moment_server as looks
 from halog.runtime.replica.driver import Copy
@@ -57,6 +66,7 @@ class Service:
         execute: Execute,
         status: Callable[[], dict[str, object]],
         known: Callable[[], Container[str]],
+        access: Access,
         telling: EventReporter,
         max_frame: int,
         counting: LoadCounter,
@@ -64,8 +74,10 @@ class Service:
         info: Callable[[], NodeInfo],
     ) -> None:
         """Listen for a node. `info` returns what it has registered, `known` the nodes of the configuration in force.
+        `access` says who may ask for what.
         `max_frame` is how many bytes a frame may have. `mover` is there in a hosting node."""
         self._known = known
+        self._access = access
         self._info = info
         self.telling = telling
         self.hello = hello
@@ -128,12 +140,28 @@ class Service:
             self._introduced(peer, frame)
         elif member is None:
             raise FrameError(f"{peer.remote} did not introduce itself")
+        elif not self._allowed(peer, frame):
+            pass
         elif isinstance(frame, frames.UnknownFrame):
             _send(peer, to_frame(versions.unknown(self.hello.node, frame.tag)))
         elif handler is None:
             self._control(member, frame)  # type: ignore[arg-type]
         else:
             self._answer(peer, member, handler, frame)
+
+    def on_refused(self, host: str, why: str) -> None:
+        """Note that a connection was refused before its first frame."""
+        self.telling.intruder(host, why)
+
+    def _allowed(self, peer: Peer, frame: object) -> bool:
+        """Say whether whoever is at the other end may ask for this. If not, it is told so, and the history, too."""
+        try:
+            self._access.check(peer.principal, frame)
+        except UnauthorizedError as error:
+            self.telling.unauthorized(str(peer.principal), error.message)
+            _send(peer, to_frame(error))
+            return False
+        return True
 
     def _introduced(self, peer: Peer, hello: frames.Hello) -> None:
         """Take a greeting. Whoever is refused is told why, and its connection ends."""
@@ -157,6 +185,8 @@ class Service:
                 raise self._refused(ascii(hello.node[:SHOWN]), why)
         if hello.cluster != self.hello.cluster:
             raise self._refused(hello.node, f"it belongs to cluster {hello.cluster!r}, this is {self.hello.cluster!r}")
+        if why := self._access.why_not(peer.principal, hello):
+            raise self._refused(hello.node, why)
         if hello.role == "node" and hello.node == self.hello.node and hello.incarnation != self.hello.incarnation:
             duplicate = same_name(self._info(), peer.remote, hello)
             self.telling.intruder(hello.node, duplicate.message)

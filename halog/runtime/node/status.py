@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from halog.config.security import plain_node
 from halog.core.roles import Role
 from halog.runtime.replica.driver import Copy
 
@@ -63,6 +64,15 @@ def settled(node: Runtime, limit_s: float) -> dict[str, str]:
     return failed(node)
 
 
+def _plain_text(node: Runtime) -> dict[str, str] | None:
+    """Return where this node takes plain text from other machines, and until when; None: it takes none."""
+    found = plain_node(node.config, node.name)
+    security = node.config.security
+    if found is None:
+        return None
+    return {"node_tls": security.node_tls, "address": found.address, "until": security.plaintext_until}
+
+
 def status(node: Runtime) -> dict[str, object]:
     """Return plain values: a node, whom it sees, and its copies."""
     return {
@@ -83,6 +93,7 @@ def status(node: Runtime) -> dict[str, object]:
         "log": None if node.host is None else node.host.log_questions.view(),
         "states": node.lives.view(),
         "nodes": {n: {"state": c.state, "why": c.why, "since_ms": c.time_ms} for n, c in node.nodes.now().items()},
+        "plain_text": _plain_text(node),
         "failed": failed(node),
         "copies": [view(c) for c in list(node.copies.values())],
     }

@@ -6,16 +6,23 @@ import logging
 import math
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from halog.config import Config
+from halog.config.security import OFF, REQUIRED
 from halog.config.sites import plain
-from halog.errors import ConfigError, StoreError, UnknownNameError, UnreachableError
+from halog.errors import ConfigError, StoreError, UnauthorizedError, UnknownNameError, UnreachableError
 from halog.metadata.cluster_level import check_level
 from halog.ports import Store
 from halog.runtime.keys.key_owners import import_module
 from halog.runtime.node.live_config import ActiveConfig, for_node
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.errors import to_frame
 from halog.runtime.store import replaced_mark as replaced
 from halog.runtime.support.adapters import Adapters, SiteAccess
+
+if TYPE_CHECKING:
+    from halog.adapters.tcp.security import ChannelSecurity
 
 logger = logging.getLogger("halog.wiring")
 
@@ -75,11 +82,33 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
         copies = TopicReplicas(config.site.replication_factor, config.site.min_insync_replicas)
         log = KafkaLog(bootstrap, copies, answer_s=answer_s)
         way = partial(reach, config, answer_s=answer_s)
-        return Adapters(log, coordinator, TcpChannel(config.limits.max_frame_bytes), store, way)
+        channel = TcpChannel(config.limits.max_frame_bytes, channel_security(config, name))
+        return Adapters(log, coordinator, channel, store, way)
     except BaseException:
         if store is not None:
             store.close()
         raise
+
+
+def channel_security(config: Config, name: str) -> ChannelSecurity | None:
+    """Return how process `name` shows who it is on the node channel, and whom it trusts; None: it has no TLS.
+    ConfigError names the file that cannot be used."""
+    security = config.security
+    if security.node_tls == OFF or security.files is None:
+        return None
+    from halog.adapters.tcp.security import CertificateFiles, ChannelSecurity
+
+    files = CertificateFiles(*security.files)
+    required = security.node_tls == REQUIRED
+    made = ChannelSecurity(config.cluster.name, files, required=required, refusal=_refusal)
+    if name in config.nodes and (made.me.kind, made.me.name) != ("node", name):
+        raise ConfigError(f"{config.source}: security.cert: {files.cert}: is for {made.me}, and this is node {name}")
+    return made
+
+
+def _refusal(why: str) -> bytes:
+    """Return the frame that whoever is refused before its first frame is told."""
+    return frames.encode(to_frame(UnauthorizedError(why)))
 
 
 def reach(config: Config, site: str, answer_s: float = math.inf) -> SiteAccess:

@@ -89,6 +89,9 @@ class ClusterView:
         before = {address for info in self.nodes.values() for address in info.reached}
         found = ((name, self._discovery.last_seen(name)) for name in names)
         self.nodes = {name: self._discovery.as_reached(info) for name, info in found if info is not None}
+        for info in self.nodes.values():
+            for address in info.reached:
+                self.channel.expect(address, info.name, tls=info.tls)
         self.changed.notify_all()
         return before - {address for info in self.nodes.values() for address in info.reached}
 

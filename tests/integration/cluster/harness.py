@@ -71,6 +71,9 @@ every_ms = 600000
 keep_records = {keep}
 """
 
+PLAIN = '[security]\nplaintext_until = "9999-12-31"\n'
+"""What nodes need that listen beyond loopback without TLS."""
+
 SILENT_MS = 1_500  # more than the default: a test machine stalls for half a second, and haste is another test
 SESSION_MS = 2_000
 
@@ -206,6 +209,7 @@ class Cluster:
         """The configuration with other values, as a file."""
         path = self.directory / file
         text = TOML.format(**{**self.values, **changed})
+        text += PLAIN if self.addresses else ""
         path.write_text(text + "".join(f'[nodes.{n}]\ndata_dir = "{n}"\n{self._listens(n)}' for n in self.nodes))
         return path
 

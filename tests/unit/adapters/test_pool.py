@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from halog.adapters.tcp import pool
+from halog.adapters.tcp.connect import Dialler
 from halog.adapters.tcp.pool import Pool
 from halog.adapters.zookeeper.reachability import silence
 from halog.errors import UnreachableError, is_unsent
@@ -38,10 +39,15 @@ LIMIT = Limit()
 FRAME = b"a commit"
 
 
-@pytest.mark.parametrize(("where", "unsent"), [("connect", True), ("_send", False), ("_receive", False)])
-def test_an_interrupted_request(address: str, where: str, unsent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Pool(1_000)
-    monkeypatch.setattr(pool, where, interrupt)
+@pytest.mark.parametrize(("where", "unsent"), [(Dialler, True), ("_send", False), ("_receive", False)])
+def test_an_interrupted_request(
+    address: str, where: str | type[Dialler], unsent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Pool(1_000, Dialler(None))
+    if isinstance(where, str):
+        monkeypatch.setattr(pool, where, interrupt)
+    else:
+        monkeypatch.setattr(where, "connect", interrupt)
     with pytest.raises(KeyboardInterrupt) as told:
         made.request(address, FRAME, 1.0)
     assert is_unsent(told.value, FRAME) is unsent
@@ -58,10 +64,10 @@ def test_an_instance_that_interrupts_again_says_nothing_of_what_it_interrupts_th
     def limit(*of: Any) -> Any:
         raise LIMIT
 
-    made, first = Pool(1_000), bytes([1, 2, 3])
+    made, first = Pool(1_000, Dialler(None)), bytes([1, 2, 3])
     second = first if same else bytes([1, 2, 3])
     with monkeypatch.context() as connecting:
-        connecting.setattr(pool, "connect", limit)
+        connecting.setattr(Dialler, "connect", limit)
         with pytest.raises(Limit):
             made.request(address, first, 1.0)
     assert is_unsent(LIMIT, first)
@@ -76,6 +82,6 @@ def test_an_instance_that_interrupts_again_says_nothing_of_what_it_interrupts_th
 def test_a_name_that_no_resolver_takes_is_an_address_that_is_not_reached(address: str) -> None:
     """Whoever registered it: nobody's thread ends of it."""
     with pytest.raises(UnreachableError, match="cannot be connected") as told:
-        pool.connect(address, 1.0)
+        Dialler(None).connect(address, 1.0)
     assert told.value.evidence["sent"] is False
     assert "cannot be reached" in silence(address).text

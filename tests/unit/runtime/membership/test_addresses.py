@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from halog.config import NodeConfig
+from halog.config import NodeConfig, SecurityConfig
 from halog.errors import ConfigError
 from halog.metadata.nodes import NodeInfo
 from halog.runtime.membership.addresses import advertised, check_reachable, machine
@@ -101,7 +101,8 @@ def test_a_node_that_listens_on_all_interfaces_is_reached_where_it_says() -> Non
     nodes = {
         name: replace(own, listen="0.0.0.0:0", advertise="127.0.0.1:0") for name, own in cluster.config.nodes.items()
     }
-    cluster.config = replace(cluster.config, nodes=nodes).validate()
+    allowed = SecurityConfig(plaintext_until="9999-12-31")
+    cluster.config = replace(cluster.config, nodes=nodes, security=allowed).validate()
     with cluster:
         with cluster.client().transaction() as tx:
             tx.create(Counter("c"))

@@ -24,6 +24,7 @@ class Line:
     """One outgoing connection, which a test breaks."""
 
     remote = "host-B:1"
+    principal = None
 
     def __init__(
         self, on_frame: Callable[[Peer, bytes], None], on_closed: Callable[[Peer], None], broken: bool
@@ -56,6 +57,8 @@ class Wire:
         self.how = "stays"
         self.before: Callable[[], None] = lambda: None
         """Runs while a connection is made."""
+
+    def expect(self, address: str, node: str, *, tls: bool) -> None: ...
 
     def dial(self, address: str, timeout_s: float, on_frame: Any, on_closed: Callable[[Peer], None]) -> Peer:
         self.before()

@@ -24,6 +24,8 @@ class Wire:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
+    def expect(self, *_: Any, **of: Any) -> None: ...
+
     def dial(self, address: str, *_: Any) -> Peer:
         return self  # type: ignore[return-value]
 

@@ -7,10 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
+from halog.adapters.tcp.channel import TcpChannel
+from halog.adapters.tcp.security import ChannelSecurity
 from halog.runtime.membership.witness_process import CONNECT_S, TELL_S, tell
+from tests.certificates import TestAuthority, node_uri
 
 pytestmark = pytest.mark.feature("R5")
 
@@ -67,3 +71,25 @@ def test_who_reads_slowly_is_waited_for() -> None:
     with server(late) as node:
         tell(b"it is no more", [node])
     assert b"".join(got) == b"it is no more"
+
+
+@pytest.mark.feature("N5")
+def test_a_witness_speaks_tls_to_those_that_take_it(tmp_path: Path) -> None:
+    """With its node's certificate, in plain text to the others, and to nobody of another authority."""
+    files = TestAuthority(tmp_path / "ours").issue(node_uri("A"))
+    foreign = TestAuthority(tmp_path / "theirs", "theirs").issue(node_uri("B"))
+    got: list[tuple[str, bytes]] = []
+
+    def listening(security: ChannelSecurity | None) -> tuple[TcpChannel, str]:
+        channel = TcpChannel(security=security)
+        return channel, channel.listen(
+            "127.0.0.1:0", lambda peer, frame: got.append((str(peer.principal), frame)), lambda peer: None
+        )
+
+    secure, there = listening(ChannelSecurity("test", files, required=True, refusal=str.encode))
+    stranger, elsewhere = listening(ChannelSecurity("test", foreign, required=True, refusal=str.encode))
+    plain, here = listening(None)
+    tell(b"\0\0\0\4gone", [here], [there, elsewhere], [str(file) for file in files])
+    for channel in (secure, stranger, plain):
+        channel.close()
+    assert sorted(got) == [("None", b"gone"), ("node A", b"gone")]
