@@ -7,17 +7,17 @@ it is certain that the other process has ended; under another name it is refused
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Iterable
 from typing import Final
 
 from halog.core.ids import location_code
 from halog.errors import DuplicateLocationError, DuplicateTimestampError, FrameError, UnreachableError
 from halog.metadata.nodes import NodeInfo
-from halog.ports import Channel, Peer
+from halog.ports import Channel
 from halog.runtime.membership.addresses import leads_elsewhere
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import from_frame
+from halog.runtime.rpc.greeting import answer_to
 
 ANSWER_S: Final = 1.0
 """How long a process that may be the same node is waited for to answer."""
@@ -27,26 +27,13 @@ def lives(channel: Channel, hello: frames.Hello, run: NodeInfo) -> bool | None:
     """Say whether this run of a node still lives, by asking where it listens. None: nobody can tell now."""
     if leads_elsewhere(run):
         return None
-    answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-
-    def hear(peer: Peer, frame: bytes) -> None:
-        answers.put(frame)
-
-    def end(peer: Peer) -> None:
-        answers.put(None)
-
     try:
-        peer = channel.dial(run.address, ANSWER_S, hear, end)
+        answer = answer_to(channel, hello, run.address, ANSWER_S)
+        return None if answer is None else _is_of(frames.decode_reply(answer), run)
     except UnreachableError as e:
         return False if e.evidence.get("refused") else None
-    try:
-        peer.send(frames.encode(hello))
-        answer = answers.get(timeout=ANSWER_S)
-        return None if answer is None else _is_of(frames.decode_reply(answer), run)
-    except (UnreachableError, FrameError, queue.Empty):
+    except FrameError:
         return None
-    finally:
-        peer.close()
 
 
 def _is_of(reply: frames.Reply, run: NodeInfo) -> bool | None:

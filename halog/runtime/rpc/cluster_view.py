@@ -54,6 +54,7 @@ class ClusterView:
                 self.changed.notify_all()
         if dead is not None:
             self.channel.drop(dead.address)
+            self.doubted(dead.name)
 
     def anew(self) -> None:
         """Begin anew: what is read from now on is another connection's, and counts whatever its version. The
@@ -64,6 +65,9 @@ class ClusterView:
     def taken(self, name: str, version: int, table: PartitionTable) -> None:
         """Do what is to be done once a table was taken that is not older than the one before; nobody has routed by it
         yet."""
+
+    def doubted(self, node: str) -> None:
+        """Do what is to be done once something says that a node may not be up any more."""
 
     def _dropped(self, before: PartitionTable, now: PartitionTable) -> NodeInfo | None:
         """Return the former active node, if it is not in the node list any more: after a hand-over it would be."""
