@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from halog.embedded.java import find_java
+from halog.runtime.membership import addresses
 
 
 def preloadable(source: str, directory: Path) -> Path:
@@ -61,12 +62,16 @@ class Flushed:
 
     @contextmanager
     def preloaded(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        """Node processes started now."""
+        """Node processes started now. Clients in this process are on that machine, too: it does not say which one it
+        is on."""
         with monkeypatch.context() as env:
             env.setenv("LD_PRELOAD", str(self._library))
             env.setenv("HALOG_FLUSHED", str(self._notes))
             env.setenv("HALOG_RUN", str(self._run))
+            env.setattr(addresses, "BOOT_ID", self._notes.with_name("unknown"))
+            addresses.machine.cache_clear()
             yield
+        addresses.machine.cache_clear()
 
     def sizes(self) -> dict[Path, int]:
         """How much of each file is on the disk."""

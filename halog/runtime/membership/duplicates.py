@@ -7,17 +7,17 @@ it is certain that the other process has ended; under another name it is refused
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Iterable
 from typing import Final
 
 from halog.core.ids import location_code
 from halog.errors import DuplicateLocationError, DuplicateTimestampError, FrameError, UnreachableError
 from halog.metadata.nodes import NodeInfo
-from halog.ports import Channel, Peer
+from halog.ports import Channel
 from halog.runtime.membership.addresses import leading_to
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import from_frame
+from halog.runtime.rpc.greeting import answer_to
 
 ANSWER_S: Final = 1.0
 """How long a process that may be the same node is waited for to answer."""
@@ -30,27 +30,14 @@ def lives(channel: Channel, hello: frames.Hello, run: NodeInfo) -> bool | None:
 
 
 def _lives_at(address: str, channel: Channel, hello: frames.Hello, run: NodeInfo) -> bool | None:
-    answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-
-    def hear(peer: Peer, frame: bytes) -> None:
-        answers.put(frame)
-
-    def end(peer: Peer) -> None:
-        answers.put(None)
-
     channel.expect(address, run.name, tls=run.tls)
     try:
-        peer = channel.dial(address, ANSWER_S, hear, end)
+        answer = answer_to(channel, hello, address, ANSWER_S)
+        return None if answer is None else _is_of(frames.decode_reply(answer), run)
     except UnreachableError as e:
         return False if e.evidence.get("refused") else None
-    try:
-        peer.send(frames.encode(hello))
-        answer = answers.get(timeout=ANSWER_S)
-        return None if answer is None else _is_of(frames.decode_reply(answer), run)
-    except (UnreachableError, FrameError, queue.Empty):
+    except FrameError:
         return None
-    finally:
-        peer.close()
 
 
 def _is_of(reply: frames.Reply, run: NodeInfo) -> bool | None:

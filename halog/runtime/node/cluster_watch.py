@@ -78,6 +78,8 @@ class CoordinatorWatch:
         if self._members is not None:
             self._members.registrations(infos)
         else:
+            if self._known.asks is not None:
+                self._known.asks.registrations(infos)
             self._known.lives.members_seen(frozenset(i.member for i in infos.values() if i.hosts), "")
         if self._witness is not None:
             others = [i for i in infos.values() if i.hosts and i.name != self._asker.name]

@@ -12,6 +12,7 @@ from halog.config import Config
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.ports import Versioned
+from halog.runtime.client.node_asks import NodeAsks
 from halog.runtime.events.history import History
 from halog.runtime.events.node_states import NodeStates
 from halog.runtime.events.partition_states import PartitionStates
@@ -20,11 +21,16 @@ from halog.runtime.keys.mapping_cache import MappingCache
 from halog.runtime.node.assembly import homes_of, make_afar
 from halog.runtime.node.node_run import NodeRun
 from halog.runtime.replica.driver import Copy
+from halog.runtime.rpc import versions
 from halog.runtime.rpc.missing_server import log_missing
 from halog.runtime.rpc.own_state import OwnState
 from halog.runtime.rpc.remote_sites import RemotePaces
 from halog.runtime.rpc.router import Router
 from halog.runtime.support.adapters import Adapters
+
+
+def _known_otherwise(node: str) -> None:
+    """Nobody is asked: a node that hosts partitions knows by its own connections who is up."""
 
 
 class Knowledge:
@@ -49,6 +55,12 @@ class Knowledge:
         self.mappings = MappingCache(adapters.coordinator, homes_of(config), self._mapping_changed)
         self.lives = PartitionStates(run.name, history, lambda partition: partition in self.mappings.now.updating)
         self.nodes = NodeStates(run.name, history, named)
+        timing, greeting = config.timing, versions.greeting(config.cluster.name, run.member, "client")
+        patience_s = timing.non_response_timeout_ms / 1000
+        self.asks = (
+            NodeAsks(adapters.channel, greeting, self.nodes.seen, patience_s) if adapters.store is None else None
+        )
+        """What asks nodes whether they are up; None: this node knows by itself."""
         self.afar = make_afar(config, adapters, far)
         self.router = Router(
             run.name,
@@ -61,6 +73,7 @@ class Knowledge:
             served=self.mappings.served,
             look=self._look,
             missing=partial(log_missing, adapters.log),
+            silent=_known_otherwise if self.asks is None else self.asks.doubted,
         )
         self.router.configure(config.discovery)
         self.tables = TableFeed(self.router, copies)

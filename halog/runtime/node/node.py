@@ -28,6 +28,7 @@ from halog.release import RELEASE
 from halog.runtime.client.outcome_delivery import DecisionDelivery
 from halog.runtime.client.vote_calls import Ballots
 from halog.runtime.events.history import History
+from halog.runtime.events.node_states import NodeStates
 from halog.runtime.host.host import Host
 from halog.runtime.host.offline_copies import OfflineCopies
 from halog.runtime.host.services import NodeContext
@@ -261,6 +262,13 @@ class Runtime:
         """Return what this node says of itself."""
         return self._registration.info
 
+    def following(self) -> NodeStates:
+        """Return what follows the states of other nodes. A client asks nodes from the first time on that this is
+        wanted."""
+        if self._known.asks is not None:
+            self._known.asks.begin()
+        return self.nodes
+
     @property
     def session_state(self) -> SessionState:
         """Return how its session with the coordinator stands."""
@@ -363,6 +371,8 @@ class Runtime:
         if hand_over and self.host is not None:
             hand_over_all(self.host, self.config.timing.close_deadline_ms / 1000)
         self.asker.close()
+        if self._known.asks is not None:
+            self._known.asks.close()
         self._half.close()
         self._afar.close()
         self._membership.close()

@@ -78,7 +78,7 @@ class RunningNode(Verbs):
         self.check_open()
         if available is None and unavailable is None:
             raise RefusedError("nothing to call: give on_node_change available=…, unavailable=…, or both")
-        return self.runtime.nodes.notify(
+        return self.runtime.following().notify(
             self._in_transaction("available", available), self._in_transaction("unavailable", unavailable)
         )
 
@@ -89,9 +89,10 @@ class RunningNode(Verbs):
 
     def node_states(self) -> dict[str, NodeChange]:
         """Return by name in which state each remote node of this site is, why, and since when, as this process sees it
-        (N3). ClosedError, ForkedError."""
+        (N3). A client begins to ask nodes with the first call: until they answer they are Discovered. ClosedError,
+        ForkedError."""
         self.check_open()
-        return self.runtime.nodes.now()
+        return self.runtime.following().now()
 
 
 class _Classes:

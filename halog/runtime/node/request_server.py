@@ -176,7 +176,8 @@ class Service:
             raise FrameError(f"{peer.remote} is refused: {e}", told=True) from None
         with self._lock:
             self._peers[id(peer)] = Member(hello.node, hello.incarnation)
-        _send(peer, frames.Welcome(self.hello.node, spoken, self.hello.release, self.hello.incarnation))
+        me = self.hello
+        _send(peer, frames.Welcome(me.node, spoken, me.release, me.incarnation, self.members.offline))
 
     def _judge(self, peer: Peer, hello: frames.Hello) -> int:
         """Return the protocol that is spoken with a process. Raises the error that it is told."""

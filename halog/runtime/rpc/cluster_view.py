@@ -48,8 +48,10 @@ class ClusterView:
                 if known is not None and known[1].active not in (None, table.active):
                     dead = self._dropped(known[1], table)
                 self.changed.notify_all()
-        for address in () if dead is None else dead.reached:
-            self.channel.drop(address)
+        if dead is not None:
+            for address in dead.reached:
+                self.channel.drop(address)
+            self.doubted(dead.name)
 
     def anew(self) -> None:
         """Begin anew: what is read from now on is another connection's, and counts whatever its version. The
@@ -60,6 +62,9 @@ class ClusterView:
     def taken(self, name: str, version: int, table: PartitionTable) -> None:
         """Do what is to be done once a table was taken that is not older than the one before; nobody has routed by it
         yet."""
+
+    def doubted(self, node: str) -> None:
+        """Do what is to be done once something says that a node may not be up any more."""
 
     def _dropped(self, before: PartitionTable, now: PartitionTable) -> NodeInfo | None:
         """Return the former active node, if it is not in the node list any more: after a hand-over it would be."""

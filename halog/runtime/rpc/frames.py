@@ -392,6 +392,8 @@ class Welcome(_Frame):
     release: str
     incarnation: int = 0
     """Which run of the node this is."""
+    offline: str = ""
+    """Why the node says that it is offline (Q1); "": it does not say so."""
 
 
 class Objects(_Frame):

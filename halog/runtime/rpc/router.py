@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from halog.config.addresses import Addresses
 from halog.core.table.table import PartitionTable
-from halog.errors import NotActiveError, UnreachableError
+from halog.errors import DeadlineError, NotActiveError, UnreachableError
 from halog.ports import Channel
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.cluster_view import ClusterView
@@ -32,6 +32,10 @@ def _served_for_nobody(table: PartitionTable, site: str) -> None:
 
 def _not_looked(partition: str) -> None:
     """Do nothing: nobody reads tables at once, and what is known stays."""
+
+
+def _not_doubted(node: str) -> None:
+    """Nobody is told that a node may not be up any more."""
 
 
 def _none_missing(table: PartitionTable | None) -> str:
@@ -55,12 +59,14 @@ class Router(ClusterView):
         served: Callable[[PartitionTable, str], None] = _served_for_nobody,
         look: Callable[[str], None] = _not_looked,
         missing: Callable[[PartitionTable | None], str] = _none_missing,
+        silent: Callable[[str], None] = _not_doubted,
     ) -> None:
         """Know one's own site, whose name is `site`. `afar`: the other sites; without it nothing goes there. `own`:
         while it says that this node is offline, nothing is asked for in its name. `seen` is told of every table that is
         not older than the one before; `served` which other site serves a partition, or "", before anything is asked for
         there. `look` reads a partition's table at once. `missing` says which server is away that a partition needs; "":
-        none, as far as this process finds."""
+        none, as far as this process finds. `silent` is told of a node of this site that may not be up any more: a
+        request met nobody there, or a partition that it served went to another one. It never waits."""
         super().__init__(channel)
         self.me = me
         self.attempt_s = attempt_s
@@ -71,11 +77,16 @@ class Router(ClusterView):
         self.served = served
         self.look = look
         self._missing = missing
+        self._silent = silent
 
     def taken(self, name: str, version: int, table: PartitionTable) -> None:
         """See ClusterView."""
         self.served(table, _serving(table))
         self.seen(name, version, table)
+
+    def doubted(self, node: str) -> None:
+        """See ClusterView."""
+        self._silent(node)
 
     def offline(self) -> str:
         """Return why this very node is offline; "": it is not (Q1)."""
@@ -145,7 +156,11 @@ class Router(ClusterView):
     def _once(self, target: str | None, data: bytes, until: float) -> frames.Reply:
         if target is None or target == self.me:
             raise NotActiveError("no other node is known to be active")
-        return self._reply(self.addresses_of(target), data, until)
+        try:
+            return self._reply(self.addresses_of(target), data, until)
+        except (UnreachableError, DeadlineError):
+            self._silent(target)
+            raise
 
     def _reply(self, at: NodeAddresses, data: bytes, until: float) -> frames.Reply:
         timeout = max(0.001, min(self.attempt_s, until - time.monotonic()))

@@ -30,6 +30,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from halog.runtime.membership.addresses import machine
+
 CLONE_NEWNET = 0x40000000  # os.CLONE_NEWNET, from Python 3.12 on
 OWN = "/proc/thread-self/ns/net"
 TUN = Path("/dev/net/tun")
@@ -102,6 +104,7 @@ def _switch(call: str, *args: int) -> None:
     if getattr(_libc, call)(*args):
         number = ctypes.get_errno()
         raise OSError(number, f"{call}: {os.strerror(number)}")
+    machine.cache_clear()  # no process of halog's changes its namespace; those of tests do
 
 
 @contextmanager

@@ -171,3 +171,19 @@ def test_a_notifier_may_close_its_node(cluster: Cluster) -> None:
 
 def test_the_change_is_a_public_name() -> None:
     assert halog.NodeChange is NodeChange
+
+
+def test_a_client_is_told_of_nodes_too(cluster: Cluster) -> None:
+    client: Any = cluster.client()
+    heard = list[tuple[str, str]]()
+
+    def up(change: NodeChange) -> None:
+        client.create(Counter(change.node))
+        heard.append(("up", change.node))
+
+    client.on_node_change(available=up, unavailable=lambda change: heard.append(("down", change.node)))
+    wait_until(lambda: sorted(heard) == [("up", n) for n in "ABC"], "all are up")
+    cluster.kill("C")
+    wait_until(lambda: heard[3:] == [("down", "C")], "C is down")
+    wait_until(lambda: states(client) == {"A": "Up", "B": "Up", "C": "Down"}, "it says so")
+    assert count(cluster, client, "A") == 0

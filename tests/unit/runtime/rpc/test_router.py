@@ -13,7 +13,7 @@ from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.backend import Work
 from halog.core.ids import EpochId, Member
 from halog.core.table.table import SYNC, PartitionTable, Replica
-from halog.errors import DeadlineError, NotActiveError, OutcomeUnknownError, PartitionUnavailableError
+from halog.errors import DeadlineError, NotActiveError, OutcomeUnknownError, PartitionUnavailableError, UnreachableError
 from halog.metadata.nodes import NodeInfo
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
@@ -66,6 +66,25 @@ def test_an_active_node_that_handed_over_may_still_answer() -> None:
     made.table_seen("p-0", 2, msgspec.structs.replace(LED_BY_A, active=B, replicas=(Replica("A", 1, SYNC),)))
     made.table_seen("p-0", 1, LED_BY_A)
     assert channel.dropped == []
+
+
+@pytest.mark.feature("N3")
+def test_a_node_that_may_be_gone_is_told() -> None:
+    """Its partition went to another node, or a request met nobody there."""
+    told: list[str] = []
+    channel: Any = SimpleNamespace(drop=lambda address: None, request=_nobody)
+    made = Router("client", channel, 1.0, silent=told.append)
+    made.nodes_seen({n: NodeInfo(n, 1, f"host-{n}:1", ord(n), True, 0, "", protocols=SPOKEN) for n in "AB"})
+    made.table_seen("p-0", 1, LED_BY_A)
+    with pytest.raises(UnreachableError):
+        made.once(made, "B", b"", time.monotonic() + 1)
+    assert told == ["B"]
+    made.table_seen("p-0", 2, msgspec.structs.replace(LED_BY_A, active=B, replicas=()))
+    assert told == ["B", "A"]
+
+
+def _nobody(address: str, frame: bytes, timeout_s: float) -> bytes:
+    raise UnreachableError(f"{address} refuses connections", sent=False)
 
 
 def test_what_another_connection_reads_counts_whatever_its_version() -> None:

@@ -74,7 +74,7 @@ def line(cluster: Cluster) -> Iterator[Line]:
 
 
 def welcome(cluster: Cluster) -> list[object]:
-    return ["Welcome", "A", 3, halog.__version__, cluster.node("A").runtime.info.incarnation]
+    return ["Welcome", "A", 3, halog.__version__, cluster.node("A").runtime.info.incarnation, ""]
 
 
 # --- frames ---
@@ -220,7 +220,11 @@ class Answering:
     [
         (("Failed", "VersionMismatchError", "both are named", {"node": "A"}), VersionMismatchError, "both are named"),
         (("Failed", "FrameError", "it is of another cluster", {}), UnreachableError, "refuses this process: it is of"),
-        (("Welcome", "A", 9, "1.4", 7, "more"), VersionMismatchError, "node A runs halog 1.4, which speaks protocol 9"),
+        (
+            ("Welcome", "A", 9, "1.4", 7, "", "more"),
+            VersionMismatchError,
+            "node A runs halog 1.4, which speaks protocol 9",
+        ),
         (("Valid",), UnreachableError, "answered with Confirmation"),
         (("Never", "heard"), UnreachableError, "did not answer as a node does"),
     ],
