@@ -203,7 +203,7 @@ class Membership:
         with self.lock:
             self.registered = infos
             for name, info in infos.items():
-                if name == self.me.node or not info.hosts:
+                if name == self.me.node or not info.hosts or not info.reached:
                     continue
                 link = self.links.get(name)
                 if link is None or link.info.incarnation != info.incarnation:

@@ -32,15 +32,15 @@ class Discovery:
         self._own = own
         self._shared = AS_REGISTERED
         self._infos: dict[str, NodeInfo] = {}
-        """By name, the last registration, also of those whose session ended."""
+        """By name, the last registration, also of hosting nodes whose session ended."""
         self._found: dict[str, NodeAddresses] = {}
         """What was found, by name."""
         self._names: dict[int, str] = {}
-        """Names by location code."""
+        """Names that were found, by location code."""
 
     def registered(self, nodes: Mapping[str, NodeInfo]) -> None:
         """Take the registered nodes, which changed."""
-        self._infos.update(nodes)
+        self._infos = {name: info for name, info in self._infos.items() if info.reached} | dict(nodes)
         self._look_again()
 
     def configured(self, shared: Mapping[str, Addresses]) -> None:
@@ -56,7 +56,7 @@ class Discovery:
         self._found = {
             name: kept.get(name) or NodeAddresses(addresses) for name, addresses in found.items() if addresses
         }
-        self._names = {location_code(name): name for name in names}
+        self._names = {}
 
     def _addresses(self, name: str) -> tuple[str, ...]:
         info = self._infos.get(name)
@@ -71,7 +71,13 @@ class Discovery:
 
     def by_location(self, code: int) -> str | None:
         """Return the name of the node with this location code; None: no such node is known."""
-        return self._names.get(code)
+        names = self._names
+        if code not in names:
+            found = next((name for name in (*self._infos, *self._found) if location_code(name) == code), None)
+            if found is None:
+                return None
+            names[code] = found
+        return names[code]
 
     def last_seen(self, node: str) -> NodeInfo | None:
         """Return what a node registered last; None: nothing."""

@@ -211,9 +211,7 @@ def test_a_node_that_refuses_this_one_is_down_for_that_and_asked_again_after_a_w
 
 
 @pytest.mark.feature("U1")
-def test_a_frame_that_the_other_node_does_not_know_ends_nothing(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_frame_that_the_other_node_does_not_know_ends_nothing(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.wire.lines[0].hear(frames.ErrorReply("UnsupportedRequestError", "node B does not know Teleport", {}))
     assert world.up
     assert [r.getMessage() for r in caplog.records] == ["node B does not know Teleport"]

@@ -323,6 +323,13 @@ def test_a_node_whose_session_ends_meanwhile_is_out_of_reach_all_the_same(world:
     assert len(world.dialled) == count
 
 
+@pytest.mark.feature("N2")
+def test_a_registration_without_an_address_is_nobody_to_connect_to() -> None:
+    world = World(msgspec.structs.replace(OTHER, address="", addresses=()))
+    world.pass_ms(1_000)
+    assert world.dialled == []
+
+
 @pytest.mark.feature("N4")
 def test_a_node_that_left_is_not_out_of_reach(world: World) -> None:
     world.members.said_goodbye("B", 1)

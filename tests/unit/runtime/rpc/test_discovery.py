@@ -48,6 +48,10 @@ def test_by_location_code(discovery: Discovery) -> None:
     assert discovery.by_location(location_code("B")) == "B"
     assert discovery.by_location(location_code("C")) == "C", "it is configured, and was never registered"
     assert discovery.by_location(location_code("nobody")) is None
+    assert discovery.by_location(location_code("client")) == "client"
+    discovery.registered({"A": A})
+    assert discovery.by_location(location_code("B")) == "B", "it may serve on"
+    assert discovery.by_location(location_code("client")) is None, "clients come and go by the thousand"
 
 
 @pytest.mark.feature("N2")
