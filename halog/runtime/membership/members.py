@@ -408,7 +408,7 @@ class Membership:
         finally:  # whatever happened: it may be dialled again
             with self.lock:
                 link.peer, link.dialling = peer, False
-                link.retry_ms = self.clock() + self.keep_alive_ms
+                link.retry_ms = self.clock() + (REFUSED_MS if link.refused else self.keep_alive_ms)
         if peer is None and why == UNREACHED:  # no evidence that it is no more: its silence will tell
             link.unreached_ms = link.unreached_ms or self.clock()
         elif peer is None:
@@ -427,6 +427,8 @@ class Membership:
             peer = self.channel.dial(link.info.address, self.non_response_ms / 1000, answered, closed)
         except HalogError as e:
             refused = e.evidence.get("refused")
+            if "greeting" in e.evidence:
+                self._refuse(link, e.message)
             return None, "its address refuses connections" if refused else UNREACHED
         link.dialled_ms = self.clock()  # not before: a slow dial says nothing of how long a connection lasts
         try:
@@ -469,6 +471,8 @@ class Membership:
             link.peer = None
             if self.links.get(link.info.name) is not link or link.left:
                 return
+            if peer.refusal:  # it lives, and does not trust this process: no evidence that it is no more
+                self._refuse(link, peer.refusal)
             now = self.clock()
             link.dialling = lasted = now - link.dialled_ms >= self.keep_alive_ms and not link.refused
             link.retry_ms = now + (REFUSED_MS if link.refused else self.keep_alive_ms)

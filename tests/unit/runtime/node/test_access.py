@@ -29,6 +29,7 @@ class Met:
     """The other end of a connection, whose certificate is verified."""
 
     remote = "127.0.0.1:9"
+    refusal = ""
 
     def __init__(self, kind: str, name: str) -> None:
         self.principal = Principal("test", kind, name)
