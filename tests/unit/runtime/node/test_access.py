@@ -114,7 +114,7 @@ def test_a_node_may_do_everything(cluster: Cluster) -> None:
     ("user", "request_", "least"),
     [
         ("vera", frames.Fetch("test-0", [b"k"], 0), "client"),
-        ("vera", frames.Submit("test-0", bytes(16), Work([], [])), "client"),
+        ("vera", frames.Submit("test-0", bytes(16), Work((), ())), "client"),
         ("vera", frames.HandOverRequest("test-0", "B"), "operator"),
         ("carl", frames.HandOverRequest("test-0", "B"), "operator"),
         ("olga", frames.Goodbye(), "node"),
