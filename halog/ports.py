@@ -332,6 +332,11 @@ class Peer(Protocol):
     def principal(self) -> Principal | None:
         """Return whom its certificate names; None: the connection has no TLS."""
 
+    @property
+    def refusal(self) -> str:
+        """Return why the two sides came not to trust each other, by TLS, once the connection has ended so; "": it did
+        not."""
+
     def send(self, frame: bytes) -> None:
         """Send one frame in order, at once or from a queue; UnreachableError if the connection is known to be
         broken."""

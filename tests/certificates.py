@@ -58,12 +58,14 @@ class TestAuthority:
         begins: timedelta = -DAY,
         ends: timedelta = 10 * DAY,
         size: int = 0,
+        server: bool = True,
     ) -> CertificateFiles:
         """Return the files of a certificate with these URIs, valid from `begins` to `ends`, counted from now. `file`:
-        the beginning of their names. `size`: so many bytes it has beside what it needs."""
+        the beginning of their names. `size`: so many bytes it has beside what it needs. `server`: may a server show
+        it?"""
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.now(UTC)
-        usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if server else [])]
         builder = (
             x509.CertificateBuilder()
             .subject_name(x509.Name([]))

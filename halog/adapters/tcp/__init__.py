@@ -1,1 +1,1 @@
-"""This room carries frames between processes over TCP. It never reads what is in a frame."""
+"""This room carries frames between processes over TCP, with TLS or without. It never reads what is in a frame."""

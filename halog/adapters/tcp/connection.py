@@ -50,6 +50,7 @@ class Connection:
         self._queue = bytearray()
         self._draining = False
         self._broken = False
+        self.refusal = ""
         self.remote = format_address(sock.getpeername())
         self.thread = threading.Thread(target=self._read, name=f"halog-peer-{self.remote}", daemon=True)
 
@@ -143,6 +144,7 @@ class Connection:
             level = logging.DEBUG if e.evidence.get("told") else logging.WARNING
             logger.log(level, "connection to %s closed: %s", self.remote, e)
         except HandshakeError as e:
+            self.refusal = str(e)
             logger.warning("connection to %s closed: %s", self.remote, e)
         except OSError as e:
             logger.debug("connection to %s broke: %s", self.remote, e)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from halog.adapters.tcp.connect import Dialler
 from halog.adapters.tcp.framing import CHUNK, Unpacker, pack
 from halog.adapters.tcp.stream import Stream
+from halog.adapters.tcp.tls_session import HandshakeError
 from halog.errors import ClosedError, DeadlineError, FrameError, HalogError, UnreachableError, mark_unsent, unmark
 
 MAX_IDLE = 64  # per address: as many callers as a busy client has threads; more would be opened and closed each time
@@ -175,6 +176,8 @@ def _receive(stream: Stream, address: str, deadline: float, timeout_s: float, li
             opened = stream.protection.open(data)
         except BlockingIOError:
             raise DeadlineError(f"{address} did not reply in {timeout_s:g} s", address=address) from None
+        except HandshakeError as e:
+            raise _distrusted(address, str(e)) from None
         except OSError as e:
             raise _lost(address, str(e), sent=True) from None
         if not data or (stream.protection.ended and not opened):
@@ -189,6 +192,12 @@ def _limit(sock: socket.socket, which: int, seconds: float) -> None:
     """Set a time limit that the kernel watches: Python's own timeouts cost two more calls that give up the GIL."""
     us = max(round(seconds * 1_000_000), 1_000)
     sock.setsockopt(socket.SOL_SOCKET, which, _TIMEVAL.pack(us // 1_000_000, us % 1_000_000))
+
+
+def _distrusted(address: str, why: str) -> UnreachableError:
+    """Return the error of two processes that do not trust each other, or not any more."""
+    said = f"{address} is not spoken to: {why}"
+    return UnreachableError(said, address=address, refused=False, sent=True, greeting=True)
 
 
 def _lost(address: str, why: str, *, sent: bool) -> UnreachableError:

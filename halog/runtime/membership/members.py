@@ -434,6 +434,7 @@ class Membership:
                 before, link.dialling = link.peer, False
                 if peer is not None:
                     link.peer, was, link.via = peer, link.via, address
+                pause_ms = REFUSED_MS if link.refused else pause_ms
                 link.retry_ms = (began_ms if peer is None else self.clock()) + pause_ms
         if peer is not None and was not in ("", address):
             logger.info("node %s is connected to at %s now, after %s", link.info.name, address, was)
@@ -449,6 +450,8 @@ class Membership:
             peer = self.channel.dial(address, self.non_response_ms / 1000, answered, closed)
         except HalogError as e:
             refused = e.evidence.get("refused")
+            if "greeting" in e.evidence:
+                self._refuse(link, e.message)
             return None, "its address refuses connections" if refused else UNREACHED
         link.dialled_ms = self.clock()  # not before: a slow dial says nothing of how long a connection lasts
         try:
@@ -493,6 +496,8 @@ class Membership:
             link.peer = None
             if self.links.get(link.info.name) is not link or link.left or link.dialling:
                 return
+            if peer.refusal:  # it lives, and does not trust this process: no evidence that it is no more
+                self._refuse(link, peer.refusal)
             now = self.clock()
             if link.via == link.turns.address:
                 link.turns.failed(now)

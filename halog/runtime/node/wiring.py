@@ -72,6 +72,7 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
     from halog.adapters.zookeeper.coordinator import ZkCoordinator
 
     bootstrap, zookeeper = addresses(config)
+    secured = channel_security(config, name)  # before anything is opened
     node = config.nodes.get(name)
     store = None if node is None else open_store(node.data_dir)
     try:
@@ -82,8 +83,7 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
         copies = TopicReplicas(config.site.replication_factor, config.site.min_insync_replicas)
         log = KafkaLog(bootstrap, copies, answer_s=answer_s)
         way = partial(reach, config, answer_s=answer_s)
-        channel = TcpChannel(config.limits.max_frame_bytes, channel_security(config, name))
-        return Adapters(log, coordinator, channel, store, way)
+        return Adapters(log, coordinator, TcpChannel(config.limits.max_frame_bytes, secured), store, way)
     except BaseException:
         if store is not None:
             store.close()

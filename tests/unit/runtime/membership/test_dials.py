@@ -25,6 +25,7 @@ class Line:
 
     remote = "host-B:1"
     principal = None
+    refusal = ""
 
     def __init__(
         self, on_frame: Callable[[Peer, bytes], None], on_closed: Callable[[Peer], None], broken: bool
@@ -64,9 +65,13 @@ class Wire:
         self.before()
         if self.how == "refuses":
             raise UnreachableError("refused", refused=True)
+        if self.how == "is another one":
+            raise UnreachableError("its certificate is for node C", refused=False, greeting=True)
         line = Line(on_frame, on_closed, self.how == "resets")
         self.lines.append(line)
-        if self.how == "ends":
+        if self.how == "distrusts":
+            line.refusal = "it refuses this process's TLS: certificate expired"
+        if self.how in ("ends", "distrusts"):
             line.end()
         return line
 
@@ -127,6 +132,25 @@ def test_a_reconnect_that_fails_ends_it(world: World, how: str, why: str) -> Non
     assert not world.up
     assert world.said[-1] == f"B: {why}"
     assert len(world.wire.lines) <= 2, "it is not dialled in a circle"
+
+
+@pytest.mark.feature("N4", "N5")
+@pytest.mark.parametrize("how", ["distrusts", "is another one"])
+def test_who_is_not_trusted_is_not_taken_for_dead(world: World, how: str) -> None:
+    """A node whose certificate has expired must not elect itself in place of those that refuse it; nor is it tried
+    without a pause."""
+    world.wire.how = how
+    world.wire.lines[0].end()
+    assert not world.membership.links["B"].dead
+    assert "certificate" in world.membership.links["B"].refused
+    before = len(world.wire.lines)
+    world.ms += KEEP_ALIVE_MS + 1
+    world.membership.tick()
+    assert len(world.wire.lines) == before
+    world.wire.how = "stays"
+    world.ms += REFUSED_MS
+    world.membership.tick()
+    assert len(world.wire.lines) == before + 1
 
 
 @pytest.mark.feature("N4")

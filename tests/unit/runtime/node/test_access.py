@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from halog.adapters.memory import MemoryLog
+from halog.backend import Work
 from halog.config import SecurityConfig
 from halog.config.security import ROLES
 from halog.core.ids import Member
@@ -29,6 +30,7 @@ class Met:
     """The other end of a connection, whose certificate is verified."""
 
     remote = "127.0.0.1:9"
+    refusal = ""
 
     def __init__(self, kind: str, name: str) -> None:
         self.principal = Principal("test", kind, name)
@@ -55,6 +57,11 @@ def told(cluster: Cluster, code: str) -> list[Event]:
     log = MemoryLog(cluster.broker)
     found = [Event.from_bytes(e.value) for e in log.read(EVENTS, *log.bounds(EVENTS))]
     return [e for e in found if e.code == code]
+
+
+def leave(cluster: Cluster, *peers: Met) -> None:
+    for peer in peers:
+        cluster.node("A").runtime.service.on_closed(peer)
 
 
 def say(cluster: Cluster, peer: Met, *said: Any) -> None:
@@ -99,6 +106,7 @@ def test_a_node_may_do_everything(cluster: Cluster) -> None:
     two = Met("node", "B")
     say(cluster, two, hello("client-7", "client"), frames.HandOverRequest("test-0", "B"))
     assert not isinstance(two.said[-1], frames.ErrorReply) or two.said[-1].error != "UnauthorizedError"
+    leave(cluster, one, two)
 
 
 @pytest.mark.feature("N5", "O4", "Q5")
@@ -106,6 +114,7 @@ def test_a_node_may_do_everything(cluster: Cluster) -> None:
     ("user", "request_", "least"),
     [
         ("vera", frames.Fetch("test-0", [b"k"], 0), "client"),
+        ("vera", frames.Submit("test-0", bytes(16), Work((), ())), "client"),
         ("vera", frames.HandOverRequest("test-0", "B"), "operator"),
         ("carl", frames.HandOverRequest("test-0", "B"), "operator"),
         ("olga", frames.Goodbye(), "node"),
@@ -125,6 +134,7 @@ def test_a_request_beyond_a_role_is_refused_by_name(cluster: Cluster, user: str,
     wait_until(lambda: any(e.node == f"user {user}" for e in told(cluster, "HALOG-1140")), "nobody was told")
     say(cluster, peer, frames.StatusRequest())
     assert isinstance(peer.said[-1], frames.StatusReply)
+    leave(cluster, peer)
 
 
 def test_every_request_has_a_role_and_no_control_frame_has() -> None:

@@ -83,6 +83,9 @@ class Wire:
     def drop(self, address: str) -> None:
         self.dropped.append(address)
 
+    def expect(self, address: str, node: str, *, tls: bool) -> None:
+        """Nobody is connected to."""
+
 
 @pytest.mark.feature("N2")
 def test_connections_to_addresses_that_are_in_use_no_more_are_closed() -> None:

@@ -43,6 +43,8 @@ class Dropping:
     def __init__(self) -> None:
         self.dropped: list[str] = []
 
+    def expect(self, address: str, node: str, *, tls: bool) -> None: ...
+
     def drop(self, address: str) -> None:
         self.dropped.append(address)
 
