@@ -72,8 +72,8 @@ class Rotation:
                     )
                 if presented:
                     raise RefusedError(
-                        f"the leaving authority's certificates are in use: {_few([*presented])}; nothing was changed. "
-                        "Bring the new ones there",
+                        f"the leaving authority may still be needed by {_few(presented)}; nothing was changed. Bring "
+                        "the new certificates there, and let them be taken",
                         nodes=[*presented],
                     )
             return self._drop(plan)

@@ -106,7 +106,7 @@ def _authority_findings(
         which = f"authority {fingerprint(one)[:8]}"
         if not _may_sign(one):
             yield CertificateFinding(AUTHORITIES, FAIL, f"{which} is no authority's certificate", "remove it")
-        yield from _date_findings(AUTHORITIES, one, now, f"{which} ", "halog certs rotate-ca begin")
+        yield from date_findings(AUTHORITIES, one, now, f"{which} ", "halog certs rotate-ca begin")
         told = identity_of(one)
         if told is not None and cluster is not None and told.cluster != cluster:
             yield CertificateFinding(
@@ -122,7 +122,7 @@ def _holder_findings(
     directory: CertsDirectory, inventory: Inventory, held: HeldCertificate, cluster: str | None, now: dt.datetime
 ) -> Iterator[CertificateFinding]:
     again = f"halog certs renew {held.stem}"
-    yield from _date_findings(held.file, held.certificate, now, "", again)
+    yield from date_findings(held.file, held.certificate, now, "", again)
     if inventory.authorities:
         issuer = issuer_among(held.certificate, inventory.authorities)
         if issuer is None:
@@ -177,9 +177,10 @@ def _bundle_findings(directory: CertsDirectory, held: HeldCertificate, again: st
         yield CertificateFinding(name, FAIL, f"has another key or certificate than {held.file}", again)
 
 
-def _date_findings(
+def date_findings(
     file: str, certificate: x509.Certificate, now: dt.datetime, which: str, advice: str
 ) -> Iterator[CertificateFinding]:
+    """Yield what is wrong with the dates of a certificate."""
     end = certificate.not_valid_after_utc
     if certificate.not_valid_before_utc > now:
         yield CertificateFinding(

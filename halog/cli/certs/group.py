@@ -110,6 +110,10 @@ cluster_name_option = click.option(
     help="The cluster's name, where neither a configuration nor the authority tells it.",
 )
 
+nodes_option = click.option(
+    "--cluster", "asks_nodes", is_flag=True, help="Ask the registered nodes which certificates they present, too."
+)
+
 authority_key_option = click.option(
     "--ca-key",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -13,9 +13,11 @@ from halog.cli.certs.group import (
     cluster_name_option,
     days_option,
     directory_options,
+    nodes_option,
     now,
 )
 from halog.cli.shared.messages import echo_facts, say
+from halog.cli.shared.options import timeout_option
 from halog.cli.shared.output import emit_json
 
 if TYPE_CHECKING:
@@ -76,21 +78,31 @@ def status_(options: CertsOptions) -> None:
 
 
 @rotate_ca.command("finish")
+@nodes_option
+@timeout_option
 @authority_key_option
 @directory_options
-def finish_(ca_key: Path | None, options: CertsOptions) -> None:
+def finish_(asks_nodes: bool, timeout_s: float, ca_key: Path | None, options: CertsOptions) -> None:
     """Drop the authority that leaves, and its key. There is no way back then.
 
-    Refused (exit code 5) while a certificate of the directory was issued by it.
+    Refused (exit code 5) while a certificate of the directory was issued by it. With --cluster also while a registered
+    node presents such a one, or does not answer.
 
     \b
-    Example:
+    Examples:
+      halog certs rotate-ca finish --cluster
       halog certs rotate-ca finish
     """
     from halog.certs.certificate import fingerprint
     from halog.certs.rotation import Rotation
 
-    plan = Rotation(options.directory, authority_key(options, ca_key)).finish()
+    present = list[str]()
+    if asks_nodes:
+        from halog.certs.presented import in_the_way
+        from halog.cli.certs.nodes import ask_nodes
+
+        present = in_the_way(options.directory, ask_nodes(options.config_path, timeout_s))
+    plan = Rotation(options.directory, authority_key(options, ca_key)).finish(present)
     if options.format == "json":
         emit_json({"state": "finished", "authority": fingerprint(plan.signing)})
         return

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from halog.cli.certs.group import CertsOptions, certs, directory_options, now
+from halog.cli.certs.group import CertsOptions, certs, directory_options, nodes_option, now
 from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import say
+from halog.cli.shared.options import timeout_option
 from halog.cli.shared.output import emit
 
 
@@ -44,21 +45,31 @@ def list_(options: CertsOptions) -> None:
 
 
 @certs.command("check")
+@nodes_option
+@timeout_option
 @directory_options
 @click.pass_context
-def check(ctx: click.Context, options: CertsOptions) -> None:
+def check(ctx: click.Context, asks_nodes: bool, timeout_s: float, options: CertsOptions) -> None:
     """Check the certificates: chain, dates, names, that keys fit, and who may read them.
 
-    Exits with 0 if nothing fails, else with 4. What ends within 30 days is a warning.
+    With --cluster also those that the registered nodes present, whatever their files hold. Exits with 0 if nothing
+    fails, else with 4. What ends within 30 days is a warning, and so is a node that does not answer.
 
     \b
     Examples:
       halog certs check
+      halog certs check --cluster
       halog certs check --certs-dir /etc/halog/certs --format json
     """
     from halog.certs.verification import FAIL, verify
 
     inventory, findings = verify(options.directory, options.known_cluster or None, now())
+    if asks_nodes:
+        from halog.certs.presented import presented_findings
+        from halog.cli.certs.nodes import ask_nodes
+
+        presented = ask_nodes(options.config_path, timeout_s)
+        findings += presented_findings(inventory, options.cluster, presented, now())
     ok = not any(f.result == FAIL for f in findings)
     document = {"ok": ok, "certificates": len(inventory.holders), "findings": [vars(f) for f in findings]}
     rows = [(f.file, f.result, f.detail, f.advice) for f in findings]

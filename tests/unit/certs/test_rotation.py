@@ -79,7 +79,7 @@ def test_from_one_authority_to_the_next(pair: Made) -> None:
         rotation(pair).finish()
     renew_all(pair)
     assert to_renew(pair.directory, None, NOW) == []
-    with pytest.raises(RefusedError, match=r"are in use: C at 10\.0\.0\.7:1; nothing was changed"):
+    with pytest.raises(RefusedError, match=r"may still be needed by C at 10\.0\.0\.7:1; nothing was changed"):
         rotation(pair).finish(["C at 10.0.0.7:1"])
     assert trusted_authorities(pair.directory) == [new, old]
     rotation(pair).finish()
