@@ -26,6 +26,7 @@ OTHER = NodeInfo("B", 1, ONE, 2, True, 0, "", protocols=SPOKEN, addresses=(ONE, 
 class Line:
     remote = "B"
     principal = None
+    refusal = ""
 
     def __init__(self, address: str, on_closed: Callable[[Peer], None]) -> None:
         self.address = address
