@@ -296,10 +296,11 @@ def _degraded(failed: dict[str, str], copies: int) -> str:
 def list_(options: ClusterOptions, clients: bool) -> None:
     """List the configured and the registered nodes.
 
-    A node is up (it answers), offline (it answers, and has no quorum in one of its zones), silent (registered, but it
-    does not answer) or down (not registered). Its config is the version of the configuration that it runs with, or
-    "file". If it must be restarted for another version, that is shown, too. Beside that stands the state in which the
-    other nodes see it, and since when (UTC); by name, where they differ. JSON has the cause, too.
+    A node is up (it answers), starting (with its phase) or leaving, offline (it answers, and has no quorum in one of
+    its zones), silent (registered, but it does not answer) or down (not registered). Its config is the version of the
+    configuration that it runs with, or "file". If it must be restarted for another version, that is shown, too. Beside
+    that stands the state in which the other nodes see it, and since when (UTC); by name, where they differ. JSON has
+    the cause, too.
 
     \b
     Examples:

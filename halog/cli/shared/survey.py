@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
 
 UP, OFFLINE, SILENT, DOWN, CLIENT = "up", "offline", "silent", "down", "client"
+STARTING, LEAVING = "starting", "leaving"
 OK, NO_ACTIVE, NO_QUORUM, TOO_FEW, UNPLACED = "ok", "no active", "no quorum", "replicas missing", "not placed"
 MIRRORED = "mirrored"
 """Another site serves the partition, and all its copies at this site are there."""
@@ -337,8 +338,10 @@ def _node_view(name: str, info: NodeInfo | None, said: Said) -> NodeView:
     failed = _failed(said)
     degraded = f"{len(failed)} of its {len(roles)} partitions have failed here: {_some(list(failed))}"
     leading = sum(_leads(role) for role in roles)
-    offline, config = said.get("offline"), said.get("config", {})
+    offline, config, phase = said.get("offline"), said.get("config", {}), said.get("phase", UP)
     state = CLIENT if not info.hosts else SILENT if "error" in said else OFFLINE if offline else UP
+    if state == UP and phase != UP:
+        state = LEAVING if phase == LEAVING else STARTING
     return NodeView(
         name,
         state,
@@ -348,7 +351,7 @@ def _node_view(name: str, info: NodeInfo | None, said: Said) -> NodeView:
         said.get("session"),
         leading,
         len(roles) - leading,
-        said.get("error") or offline or (degraded if failed else None),
+        said.get("error") or offline or (degraded if failed else f"phase {phase}" if state == STARTING else None),
         {zone["zone"]: zone["state"] for zone in said.get("zones", ())},
         config.get("version"),
         config.get("active"),

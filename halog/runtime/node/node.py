@@ -58,6 +58,7 @@ from halog.runtime.node.request_server import Service
 from halog.runtime.node.security_watch import SecurityWatch
 from halog.runtime.node.shutdown import hand_over_all
 from halog.runtime.node.site_levels import to_known_sites
+from halog.runtime.node.start_phase import StartPhase
 from halog.runtime.node.status import status
 from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.placement.auto_rebalance import AutoRebalance
@@ -105,6 +106,7 @@ class Runtime:
         self._publish = publish
         self._paces = paces
         self._joined = False
+        self.phase = StartPhase.STARTING
         run = self._begin(config, name)
         telling = self.telling = make_telling(config, adapters, run.member)
         self.zoning = NodeQuorum(name, zones_of(config, name) if hosts else [], telling.history)
@@ -291,6 +293,7 @@ class Runtime:
             host.prepare()
         a.coordinator.connect(self._registration.session_changed)
         check_level(a.coordinator, c.cluster.name)
+        self.phase = StartPhase.DISCOVERY
         self._membership.begin(a.coordinator)
         self._register(c)
         tables = self._create_topics_and_tables()
@@ -310,17 +313,20 @@ class Runtime:
         self._watch.begin()
         self._security.begin()
         self.configured.watch(a.coordinator, hosts=host is not None)
+        self.phase = StartPhase.UP
 
     def _register(self, c: Config) -> None:
         """Listen, if this node hosts anything, and let the others know where."""
         a = self.adapters
         a.channel.introduce(frames.encode(self._hello), versions.judge_answer)
         reached: tuple[str, ...] = ()
+        self.phase = StartPhase.LISTENERS
         if self.host is not None:
             own, service = c.nodes[self.name], self.service
             hears = service.on_frame, service.on_closed, service.on_refused
             at = [a.channel.listen(address, *hears) for address in own.listens]
             reached = advertised(self.name, own, at)
+        self.phase = StartPhase.KEEP_ALIVE
         self._registration.register(reached)
         others = nodes.read_nodes(a.coordinator, a.coordinator.children("nodes")).values()
         check_reachable(self.info, others)
@@ -367,6 +373,7 @@ class Runtime:
         there to be let go of."""
         if self.asker.closed or os.getpid() != self.pid:
             return
+        self.phase = StartPhase.LEAVING
         self.nodes.end()
         if hand_over and self.host is not None:
             hand_over_all(self.host, self.config.timing.close_deadline_ms / 1000)

@@ -82,6 +82,7 @@ def status(node: Runtime) -> dict[str, object]:
         "addresses": list(node.info.reached),
         "pid": node.pid,
         "hosts": node.host is not None,
+        "phase": node.phase.value,
         "session": node.session_state.value,
         "alive": sorted(m.node for m in node.members.alive),
         "offline": node.members.offline or None,
