@@ -87,7 +87,7 @@ class CoordinatorWatch:
 
     def _by_tls(self, others: list[NodeInfo]) -> tuple[list[str], TlsAddresses | None]:
         """Return the addresses that are told without TLS, and those with it."""
-        files = None if self._security.node_tls == OFF else self._security.files
+        files = None if self._security.node_tls == OFF else self._security.files_of(self._asker.name)
         if files is None:
             return [a for i in others for a in i.reached], None
         with_it = [i for i in others if i.tls or self._security.node_tls == REQUIRED]

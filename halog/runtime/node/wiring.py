@@ -94,11 +94,12 @@ def channel_security(config: Config, name: str) -> ChannelSecurity | None:
     """Return how process `name` shows who it is on the node channel, and whom it trusts; None: it has no TLS.
     ConfigError names the file that cannot be used."""
     security = config.security
-    if security.node_tls == OFF or security.files is None:
+    found = security.files_of(name)
+    if security.node_tls == OFF or found is None:
         return None
     from halog.adapters.tcp.security import CertificateFiles, ChannelSecurity
 
-    files = CertificateFiles(*security.files)
+    files = CertificateFiles(*found)
     required = security.node_tls == REQUIRED
     made = ChannelSecurity(config.cluster.name, files, required=required, refusal=_refusal)
     if name in config.nodes and (made.me.kind, made.me.name) != ("node", name):
