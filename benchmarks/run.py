@@ -27,6 +27,7 @@ from benchmarks import (
     suite_sites,
     suite_spark,
     suite_takeover,
+    suite_tls,
 )
 from benchmarks.calm import Calm
 from benchmarks.effort import FULL, QUICK, Effort
@@ -52,10 +53,11 @@ OWN: dict[str, Suite] = {
     "merge": suite_merge.run,
     "sites": suite_sites.run,
     "takeover": suite_takeover.run,
+    "tls": suite_tls.run,
 }
 """These make a cluster of their own."""
 
-ASKED_FOR = {"freeze", "policies", "merge", "sites", "takeover"}
+ASKED_FOR = {"freeze", "policies", "merge", "sites", "takeover", "tls"}
 """Only by name, the first two also in `benchmarks.peers`: minutes of their own."""
 
 

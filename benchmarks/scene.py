@@ -20,6 +20,7 @@ from halog.config import (
     SnapshotConfig,
     ZoneConfig,
 )
+from halog.config.security import NOTHING_SET, SecurityConfig
 from halog.embedded import EmbeddedSite, SiteInfo
 
 WAIT_S = 30.0
@@ -113,7 +114,14 @@ class Scene:
     # --- clusters ---
 
     def cluster(
-        self, name: str, nodes: str, bindings: dict[str, PolicyConfig], *, stays: bool = False, **snapshot: int
+        self,
+        name: str,
+        nodes: str,
+        bindings: dict[str, PolicyConfig],
+        *,
+        stays: bool = False,
+        security: SecurityConfig = NOTHING_SET,
+        **snapshot: int,
     ) -> Path:
         """A configuration file for a cluster of its own: one policy for each managed class. `stays`: who is made active
         stays so, though the planner would have spread these few partitions over the nodes."""
@@ -128,6 +136,7 @@ class Scene:
             bindings={k: k.lower() for k in bindings},
             nodes={n: NodeConfig(data_dir=self.directory / name / n) for n in nodes},
             snapshot=replace(SnapshotConfig(), **snapshot),
+            security=security,
         )
         path = self.directory / f"{name}.toml"
         path.write_text(config.to_toml())
