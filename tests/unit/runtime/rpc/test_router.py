@@ -74,7 +74,7 @@ def test_an_active_node_that_handed_over_may_still_answer() -> None:
 def test_a_node_that_may_be_gone_is_told() -> None:
     """Its partition went to another node, or a request met nobody there."""
     told: list[str] = []
-    channel: Any = SimpleNamespace(drop=lambda address: None, request=_nobody)
+    channel: Any = SimpleNamespace(drop=_nothing, expect=_nothing, request=_nobody)
     made = Router("client", channel, 1.0, silent=told.append)
     made.nodes_seen({n: NodeInfo(n, 1, f"host-{n}:1", ord(n), True, 0, "", protocols=SPOKEN) for n in "AB"})
     made.table_seen("p-0", 1, LED_BY_A)
@@ -85,7 +85,11 @@ def test_a_node_that_may_be_gone_is_told() -> None:
     assert told == ["B", "A"]
 
 
-def _nobody(address: str, frame: bytes, timeout_s: float) -> bytes:
+def _nothing(*_: object, **more: object) -> None:
+    """Nothing comes of it."""
+
+
+def _nobody(address: str, frame: bytes, timeout_s: float, **more: object) -> bytes:
     raise UnreachableError(f"{address} refuses connections", sent=False)
 
 
