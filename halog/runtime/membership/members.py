@@ -457,7 +457,9 @@ class Membership:
         try:
             peer.send(self.hello)
         except UnreachableError:
-            return None, BREAKS
+            if peer.refusal:  # the other side completes a handshake of TLS behind this one
+                self._refuse(link, peer.refusal)
+            return None, UNREACHED if peer.refusal else BREAKS
         with suppress(UnreachableError):  # it may have refused us, and closed: its end says what comes of it
             peer.send(self._sign_of_life())
         return peer, ""

@@ -67,11 +67,11 @@ class Wire:
             raise UnreachableError("refused", refused=True)
         if self.how == "is another one":
             raise UnreachableError("its certificate is for node C", refused=False, greeting=True)
-        line = Line(on_frame, on_closed, self.how == "resets")
+        line = Line(on_frame, on_closed, self.how in ("resets", "distrusts at once"))
         self.lines.append(line)
-        if self.how == "distrusts":
+        if self.how in ("distrusts", "distrusts at once"):
             line.refusal = "it refuses this process's TLS: certificate expired"
-        if self.how in ("ends", "distrusts"):
+        if self.how in ("ends", "distrusts", "distrusts at once"):
             line.end()
         return line
 
@@ -135,7 +135,7 @@ def test_a_reconnect_that_fails_ends_it(world: World, how: str, why: str) -> Non
 
 
 @pytest.mark.feature("N4", "N5")
-@pytest.mark.parametrize("how", ["distrusts", "is another one"])
+@pytest.mark.parametrize("how", ["distrusts", "distrusts at once", "is another one"])
 def test_who_is_not_trusted_is_not_taken_for_dead(world: World, how: str) -> None:
     """A node whose certificate has expired must not elect itself in place of those that refuse it; nor is it tried
     without a pause."""
