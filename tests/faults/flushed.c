@@ -1,7 +1,9 @@
 /* Writes down how much of each file its process has flushed: "<size> <path>\n" into $HALOG_FLUSHED, once per flush.
-   Whoever opens what names the run of the machine is given $HALOG_RUN instead: it is another one after a loss of power. */
+   Whoever opens what names the run of the machine is given $HALOG_RUN instead: it is another one after a loss of power.
+   Such a process does not know which network namespace it is in, so that nobody takes it for one elsewhere. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -41,6 +43,16 @@ int fdatasync(int fd) { return flush("fdatasync", fd); }
 static const char *instead(const char *path) {
     const char *run = getenv("HALOG_RUN");
     return run && path && strcmp(path, "/proc/sys/kernel/random/boot_id") == 0 ? run : path;
+}
+
+ssize_t readlink(const char *path, char *into, size_t size) {
+    static ssize_t (*real)(const char *, char *, size_t);
+    if (!real) real = (ssize_t (*)(const char *, char *, size_t))dlsym(RTLD_NEXT, "readlink");
+    if (getenv("HALOG_RUN") && path && strcmp(path, "/proc/self/ns/net") == 0) {
+        errno = ENOENT;
+        return -1;
+    }
+    return real(path, into, size);
 }
 
 #define MODE(last)                                    \

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from halog.adapters.rocksdb import written_mark
 from halog.embedded.java import find_java
-from halog.runtime.membership import addresses
 
 
 def preloadable(source: str, directory: Path) -> Path:
@@ -62,16 +62,12 @@ class Flushed:
 
     @contextmanager
     def preloaded(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        """Node processes started now. Clients in this process are on that machine, too: it does not say which one it
-        is on."""
+        """Node processes started now."""
         with monkeypatch.context() as env:
             env.setenv("LD_PRELOAD", str(self._library))
             env.setenv("HALOG_FLUSHED", str(self._notes))
             env.setenv("HALOG_RUN", str(self._run))
-            env.setattr(addresses, "BOOT_ID", self._notes.with_name("unknown"))
-            addresses.machine.cache_clear()
             yield
-        addresses.machine.cache_clear()
 
     def sizes(self) -> dict[Path, int]:
         """How much of each file is on the disk."""
@@ -85,8 +81,9 @@ class Flushed:
     @staticmethod
     def shadow(source: Path, target: Path, sizes: dict[Path, int]) -> None:
         """A copy of a directory that is written to, as a disk would have it that lost power when it had this much of
-        the files that only ever grow."""
+        the files that only ever grow. What notes how far the store was flushed is not of that moment."""
         shutil.copytree(source, target)
+        (target / written_mark.NAME).unlink(missing_ok=True)
         for file in target.rglob("*.log"):
             flushed = sizes.get(source / file.relative_to(target), 0)
             if flushed < file.stat().st_size:
