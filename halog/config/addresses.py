@@ -31,6 +31,16 @@ def listed(addresses: Addresses) -> tuple[str, ...]:
     return addresses
 
 
+def is_loopback(address: str) -> bool:
+    """Say whether only processes of the same machine reach this address (host:port)."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
+
+
 def addresses_problems(key: str, addresses: Addresses, *, zero: bool = True, every: bool = False) -> Problems:
     """Yield (key, reason) of each that is no host:port, or names one place twice; and if there is none. `zero` and
     `every`: see `address_problems`."""

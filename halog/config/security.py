@@ -8,11 +8,12 @@ text to TLS goes from process to process. It reads no certificate; see `halog.ad
 from __future__ import annotations
 
 import datetime
-import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from halog.config.addresses import is_loopback
 
 if TYPE_CHECKING:
     from halog.config.model import Config
@@ -144,13 +145,3 @@ def plaintext_problem(config: Config, node: str, today: datetime.date) -> tuple[
         said = f'{how}: set node_tls = "required", or plaintext_until = "DATE" in [security] for the time being'
         return "security.plaintext_until", said
     return "security.plaintext_until", f'{how}, and {last} is over: set node_tls = "required", or a later day'
-
-
-def is_loopback(address: str) -> bool:
-    """Say whether only processes of the same machine reach this address (host:port)."""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        ip = ipaddress.ip_address(host)
-    except ValueError:
-        return host == "localhost"
-    return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback

@@ -12,8 +12,9 @@ import pytest
 from halog.cli.cluster.doctor_security import findings
 from halog.config import Config, SecurityConfig, parse_config
 from halog.config.active_merge import merged
+from halog.config.addresses import is_loopback
 from halog.config.read import problems_of, warnings_of
-from halog.config.security import is_loopback, plain_nodes, plaintext_problem
+from halog.config.security import plain_nodes, plaintext_problem
 from halog.errors import ConfigError
 
 DAY = datetime.date(2027, 6, 30)

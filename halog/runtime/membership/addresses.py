@@ -7,13 +7,12 @@ would take every partition from each other for ever. So it is refused at start.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from halog.config import NodeConfig
-from halog.config.addresses import listed, names_all_interfaces
+from halog.config.addresses import is_loopback, listed, names_all_interfaces
 from halog.errors import ConfigError
 from halog.metadata.nodes import NodeInfo
 
@@ -65,7 +64,7 @@ def check_reachable(me: NodeInfo, others: Iterable[NodeInfo]) -> None:
         if other.name == me.name or not other.hosts or not _are_apart(me, other):
             continue
         for one, far in ((me, other), (other, me)):
-            near = next(filter(_is_loopback, one.reached), "") if one.hosts else ""
+            near = next(filter(is_loopback, one.reached), "") if one.hosts else ""
             if near:
                 raise ConfigError(
                     f"node {one.name} is registered at {near}, which leads to it on its own machine only, and "
@@ -81,17 +80,8 @@ def leading_to(run: NodeInfo) -> tuple[str, ...]:
     """Return the addresses of a run, without those that lead to this machine though the run is on another one, or was
     before a restart of this one: what is met there says nothing of it."""
     apart = bool(run.machine) and run.machine != machine()
-    return tuple(address for address in run.reached if not (apart and _is_loopback(address)))
+    return tuple(address for address in run.reached if not (apart and is_loopback(address)))
 
 
 def _are_apart(one: NodeInfo, other: NodeInfo) -> bool:
     return bool(one.machine and other.machine) and one.machine != other.machine
-
-
-def _is_loopback(address: str) -> bool:
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        ip = ipaddress.ip_address(host)
-    except ValueError:
-        return host == "localhost"
-    return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
