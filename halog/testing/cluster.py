@@ -35,6 +35,7 @@ from halog.config import (
     PolicyConfig,
     RemoteSiteConfig,
     SiteConfig,
+    TimingConfig,
     ZoneConfig,
 )
 from halog.core.roles import Role
@@ -47,6 +48,9 @@ from halog.schema.registry import DEFAULT, Registry
 from halog.testing.gate import Gate, GatedPort
 from halog.transactions.node import Node as Verbs
 
+SILENT_MS: Final = 2_000
+"""All nodes share one interpreter, so a busy machine stops them for longer than one of their own. A node that is killed
+is noticed by its connections, at once."""
 WAIT_S: Final = 20.0
 """Whatever a cluster does by itself takes it under two seconds, or ten times that on a busy machine. A test that waits
 longer has failed."""
@@ -387,6 +391,7 @@ def _config(names: tuple[str, ...], partitions: int, sync_replicas: int, modules
         policies={"test": PolicyConfig("test", partitions, sync_replicas, async_replicas=max(0, min(1, spare)))},
         bindings={"*": "test"},
         nodes={name: NodeConfig(Path(f"/nonexistent/{name}")) for name in names},
+        timing=TimingConfig(non_response_timeout_ms=SILENT_MS),
     ).validate()
 
 
