@@ -11,11 +11,12 @@ import ssl
 import threading
 from typing import Final
 
-from halog.adapters.tcp.framing import CHUNK
 from halog.ports import Principal
 
 MOST_HANDSHAKE: Final = 256 << 10
 """Bytes of one side's handshake. A chain of ten certificates has some 20 KB."""
+LARGEST_RECORD: Final = 16 << 10
+"""Bytes that one record of TLS carries at most: room for more would be made and given back with each read."""
 SCHEME: Final = "halog://"
 KINDS: Final = ("node", "user")
 
@@ -63,9 +64,9 @@ class TlsSession:
 
     def seal(self, data: bytes) -> bytes:
         with self._lock:
-            view = memoryview(data)
-            while view:
-                view = view[self._tls.write(view) :]
+            taken = self._tls.write(data) if data else 0
+            while taken < len(data):
+                taken += self._tls.write(memoryview(data)[taken:])
             return self._outgoing.read()
 
     def open(self, data: bytes) -> bytes:
@@ -73,16 +74,19 @@ class TlsSession:
         with self._lock:
             self._incoming.write(data)
             try:
-                while got := self._tls.read(CHUNK):
+                while got := self._tls.read(LARGEST_RECORD):
                     found.append(got)
-                self.ended = True
+                    if not (self._incoming.pending or self._tls.pending()):
+                        break  # to ask once more would cost an exception
+                else:
+                    self.ended = True
             except ssl.SSLWantReadError:
                 pass
             except ssl.SSLZeroReturnError:
                 self.ended = True
             except ssl.SSLError as error:
                 raise HandshakeError(explained(error)) from None
-        return b"".join(found)
+        return found[0] if len(found) == 1 else b"".join(found)
 
 
 def named_by(certificate: object) -> Principal:
