@@ -176,5 +176,14 @@ def test_what_cannot_be_given_is_refused_and_nothing_is_in_the_log(make: Make) -
     create(node, "two")
     cluster.start([victim])
     cluster.whole()
-    create(node, "three", MORE)
+
+    def granted() -> bool:
+        """The table names it a moment before the active node knows that it does."""
+        try:
+            create(node, "three", MORE)
+        except ReplicasError:
+            return False
+        return True
+
+    wait(granted, "it is asked again")
     check(cluster)
