@@ -322,3 +322,36 @@ def test_renewed_files_are_taken_while_it_runs(authority: TestAuthority, tmp_pat
     assert friend.request(listening.address, b"2", LONG_S) == b"2"
     friend.close()
     listening.channel.close()
+
+
+@pytest.mark.feature("N5")
+@pytest.mark.parametrize("gone", ["ca", "cert", "key"])
+def test_a_file_that_goes_while_it_is_read_changes_nothing(tmp_path: Path, gone: str) -> None:
+    """Whoever renews may remove it and write it anew: the look in between is told, and the next one takes it."""
+
+    class Going(type(tmp_path)):  # type: ignore[misc]
+        """A file that is removed as soon as it was seen to be there."""
+
+        goes = False
+
+        def read_bytes(self) -> bytes:
+            data = Path(self).read_bytes()
+            if Going.goes:
+                Path(self).unlink()
+            return data
+
+    own = TestAuthority(tmp_path)
+    files = own.issue(node_uri("A"))
+    security = secured(files._replace(**{gone: Going(getattr(files, gone))}))
+    good = Path(getattr(files, gone)).read_bytes()
+    Path(getattr(files, gone)).write_bytes(good)
+    Going.goes = True
+    told = security.renew()
+    Going.goes = False
+    assert told is not None
+    assert f"security.{gone}: " in told.error
+    assert "cannot be read: No such file" in told.error
+    Path(getattr(files, gone)).write_bytes(good)
+    again = security.renew()
+    assert again is not None
+    assert again.error == ""

@@ -126,23 +126,38 @@ def _context(files: CertificateFiles, protocol: int) -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_REQUIRED
     if protocol == ssl.PROTOCOL_TLS_SERVER:
         context.num_tickets = 0  # nothing comes that nobody asked for: an idle connection that is readable has ended
-    for key, file in zip(("ca", "cert", "key"), files, strict=True):
-        try:
-            file.read_bytes()
-        except OSError as error:
-            raise ConfigError(f"security.{key}: {file}: cannot be read: {error.strerror}") from None
+    _check_readable(files)
     try:
         context.load_verify_locations(files.ca)
     except ssl.SSLError as error:
         raise ConfigError(f"security.ca: {files.ca}: holds no certificates: {error.reason or error}") from None
+    except OSError:
+        raise _changed(files) from None
     try:
         context.load_cert_chain(files.cert, files.key, password=_no_password)
     except ssl.SSLError as error:
         why = "does not fit the certificate" if error.reason == "KEY_VALUES_MISMATCH" else "or the certificate is none"
         raise ConfigError(f"security.key: {files.key}: {why} ({files.cert}): {error.reason or error}") from None
+    except OSError:
+        raise _changed(files) from None
     except ValueError as error:
         raise ConfigError(f"security.key: {files.key}: {error}") from None
     return context
+
+
+def _check_readable(files: CertificateFiles) -> None:
+    for key, file in zip(("ca", "cert", "key"), files, strict=True):
+        try:
+            file.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"security.{key}: {file}: cannot be read: {error.strerror}") from None
+
+
+def _changed(files: CertificateFiles) -> ConfigError:
+    """Return the error of files of which one went while they were read. Raises it where that one is still gone, by its
+    name."""
+    _check_readable(files)
+    return ConfigError(f"security.cert: {files.cert}: it, its key or {files.ca} changed while they were read")
 
 
 def _no_password() -> str:

@@ -86,7 +86,7 @@ class NodeAsks:
     def registrations(self, infos: Mapping[str, NodeInfo]) -> None:
         """Take the registered nodes, which changed."""
         with self._lock:
-            self._registered = {name: info for name, info in infos.items() if info.hosts}
+            self._registered = {name: info for name, info in infos.items() if info.hosts and info.reached}
             if self._thread is not None:
                 self._take()
 

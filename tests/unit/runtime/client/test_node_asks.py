@@ -136,6 +136,16 @@ def test_a_node_that_cannot_be_reached_is_discovered_until_it_answers(world: Wor
     world.becomes("Up", "it answers")
 
 
+def test_a_node_that_has_registered_no_address_is_asked_once_it_has(world: World) -> None:
+    world.asks.registrations({"B": msgspec.structs.replace(B, address="")})
+    world.asks.begin()
+    threading.Event().wait(0.1)
+    assert world.states.now()["B"].state == "Undiscovered"
+    world.net.answers["B:1"] = welcome()
+    world.asks.registrations({"B": B})
+    world.becomes("Up", "it answers")
+
+
 def test_a_doubt_makes_the_client_ask_at_once(make: Callable[..., World]) -> None:
     world = make(60.0)
     world.up()
