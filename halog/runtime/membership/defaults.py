@@ -20,9 +20,5 @@ def tells_nobody(node: str, up: bool, why: str) -> None:
     """Tell nobody of other nodes."""
 
 
-def tells_no_addresses(node: str, since_ms: int) -> None:
-    """Tell nobody of nodes whose addresses have all failed."""
-
-
 def follows_nobody(member: Member) -> None:
     """Tell nobody of runs that others have taken the place of."""

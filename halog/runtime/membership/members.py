@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from halog.core.election.challenges import Challenges
 from halog.core.ids import Member
 from halog.core.membership.node_states import NodeSight
 from halog.core.table.zones import NodeContacts
@@ -26,10 +25,10 @@ from halog.errors import FrameError, HalogError, UnreachableError, UnsupportedRe
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel, Peer
 from halog.runtime.membership.challenges import Challenger, NoChallenger
-from halog.runtime.membership.defaults import follows_nobody, judges_nobody, sees, tells_no_addresses, tells_nobody
+from halog.runtime.membership.defaults import follows_nobody, judges_nobody, sees, tells_nobody
 from halog.runtime.membership.duplicates import same_installation
-from halog.runtime.membership.interfaces import InterfaceTurns
-from halog.runtime.membership.node_sights import refusal_of, seen_by_nobody, sights_of
+from halog.runtime.membership.node_link import NodeLink, refusal_of
+from halog.runtime.membership.node_sights import seen_by_nobody, sights_of
 from halog.runtime.membership.witness import is_secret
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import from_frame
@@ -50,76 +49,6 @@ UNREACHED = "it cannot be reached"
 def _succeeds(info: NodeInfo, before: NodeInfo) -> bool:
     """Has this later run opened the data directory of that one? (What is read may be older than what was read.)"""
     return info.installation == before.installation and info.incarnation > before.incarnation
-
-
-class _Link:
-    """A link holds what is known of one other hosting node."""
-
-    __slots__ = (
-        "challenges",
-        "cut",
-        "cut_ms",
-        "cut_told",
-        "dead",
-        "dialled_ms",
-        "dialling",
-        "down_before",
-        "heard_ms",
-        "info",
-        "left",
-        "lost",
-        "offline",
-        "peer",
-        "refused",
-        "refused_as",
-        "refused_told",
-        "retry_ms",
-        "speaks",
-        "turns",
-        "unreached_ms",
-        "unregistered_ms",
-        "up",
-        "via",
-    )
-
-    def __init__(self, info: NodeInfo, patience_ms: int, now_ms: int, obstacle: HalogError | None) -> None:
-        self.info = info
-        self.turns = InterfaceTurns(info.reached, patience_ms)
-        self.peer: Peer | None = None
-        self.via = ""
-        """The address that the connection was made to."""
-        self.heard_ms = now_ms
-        self.challenges = Challenges(patience_ms)
-        self.dead = self.cut = self.cut_told = False
-        self.cut_ms = 0
-        """Is there evidence that its process is no more; does it live, and is not heard?"""
-        self.unreached_ms = 0
-        """Since when no connection to it can be made, for whatever reason but that it is refused; 0: one can."""
-        self.dialled_ms = 0
-        self.retry_ms = 0
-        self.unregistered_ms = 0
-        """For how long we have seen it unregistered."""
-        self.dialling = False
-        self.up = False
-        """Is it registered and heard?"""
-        self.offline = ""
-        """Why it says that it is, if it does."""
-        self.down_before = False
-        """Was it up, and then not? What comes up for the first time tells so itself."""
-        self.left = False
-        self.lost = ""
-        """Why it went down last."""
-        self.refused = "" if obstacle is None else obstacle.message
-        """Why the two do not talk: as it has registered, or as it said when it was connected to last."""
-        self.refused_as = refusal_of(obstacle)
-        self.refused_told = ""
-        self.speaks = obstacle is None
-        """Is it worth connecting to?"""
-
-    @property
-    def present(self) -> bool:
-        """Say whether it is up for everybody, not only reached."""
-        return self.up and not self.offline
 
 
 class Membership:
@@ -144,7 +73,6 @@ class Membership:
         line: Callable[[str, bool, str], None] = tells_nobody,
         succeeded: Callable[[Member], None] = follows_nobody,
         seen: Callable[[Mapping[str, NodeSight]], None] = seen_by_nobody,
-        out_of_reach: Callable[[str, int], None] = tells_no_addresses,
         challenger: Challenger | None = None,
         clock: Callable[[], int] = monotonic_ms,
     ) -> None:
@@ -155,9 +83,7 @@ class Membership:
         partitions that this node is active for. `noticed` is told of each node that is up again, or no more, by itself:
         (node, up, why). `line` is told of each line to a node that is cut though that node lives, and once it is whole
         again: (node, whole, why). `succeeded` is told of each run whose data directory another run has opened. `seen`
-        is told what is seen of all nodes, and never waits. `out_of_reach` is told once that all addresses of a node
-        have failed since it was heard last, and when the last one had: (node, ms of `clock`); long before, it is up no
-        more. `clock` counts ms."""
+        is told what is seen of all nodes, and never waits. `clock` counts ms."""
         self.clock = clock
         self.me = me
         self.channel = channel
@@ -169,14 +95,13 @@ class Membership:
         self.registration_grace_ms = registration_grace_ms
         self.coordinated = coordinated
         self.lock = threading.Lock()
-        self.links: dict[str, _Link] = {}
+        self.links: dict[str, NodeLink] = {}
         self.registered: dict[str, NodeInfo] = {}
         self.tails = tails
         self.noticed = noticed
         self.line = line
         self.succeeded = succeeded
         self.seen = seen
-        self.out_of_reach = out_of_reach
         self.judge = judge
         self.own = own or OwnState()
         challenger = challenger or NoChallenger()
@@ -211,10 +136,10 @@ class Membership:
                         replaced.append(link.info.member)
                     if link is not None and link.peer is not None:
                         link.peer.close()
-                    self.links[name] = _Link(info, self.non_response_ms, self.clock(), self._obstacle(info))
+                    self.links[name] = NodeLink(info, self.non_response_ms, self.clock(), self._obstacle(info))
                     dial.append(name)
                 elif link.turns.addresses != info.reached:
-                    link.info, link.turns = info, InterfaceTurns(info.reached, self.non_response_ms)
+                    link.moved(info)
         for member in replaced:  # its directory is locked by one process at a time
             self.succeeded(member)
         for name in dial:
@@ -241,7 +166,7 @@ class Membership:
         if came or (offline is not None and offline != link.offline):
             self._heard_news(link, link.up or came, link.offline if offline is None else offline)
 
-    def _heard_news(self, link: _Link, up: bool, offline: str) -> None:
+    def _heard_news(self, link: NodeLink, up: bool, offline: str) -> None:
         before = link.present
         if before and offline:
             link.lost, link.down_before = f"it is offline: {offline}", True
@@ -305,10 +230,10 @@ class Membership:
         now = self.clock()
         return frames.encode(frames.Offline(now, self.offline) if self.offline else frames.KeepAlive(now, self.tails()))
 
-    def _expired(self, link: _Link) -> bool:
+    def _expired(self, link: NodeLink) -> bool:
         return link.unregistered_ms > self.registration_grace_ms and link.info.name not in self.registered
 
-    def _check(self, link: _Link, now: int) -> None:
+    def _check(self, link: NodeLink, now: int) -> None:
         silent = now - link.heard_ms
         unreached = now - link.unreached_ms if link.unreached_ms else 0
         if not (link.dead or link.left or link.offline) and link.info.name in self.registered:
@@ -327,17 +252,16 @@ class Membership:
         if not link.left:
             self._take_turns(link, now)
 
-    def _take_turns(self, link: _Link, now: int) -> None:
-        """Go over to the next address of one that is silent, and tell of one whose addresses have all failed."""
+    def _take_turns(self, link: NodeLink, now: int) -> None:
+        """Go over to the next address of one that is silent, and show one whose addresses have all failed."""
         if link.peer is not None and link.via == link.turns.address:
             link.turns.connected(now)
         if not link.dialling:
             link.turns.silent(now)
         if link.turns.newly_failed():
-            self.out_of_reach(link.info.name, link.turns.all_failed_ms)
             self._publish()
 
-    def _look_after(self, link: _Link, now: int) -> None:
+    def _look_after(self, link: NodeLink, now: int) -> None:
         """Look whether one that is not heard lives."""
         if link.cut and not self._lives(link, now):
             told, link.cut, link.cut_told = link.cut_told, False, False
@@ -353,13 +277,13 @@ class Membership:
         elif link.cut and not link.cut_told and now - link.cut_ms > self.non_response_ms:
             self._tell_cut(link, link.refused or "it was never heard")
 
-    def _tell_cut(self, link: _Link, why: str) -> None:
+    def _tell_cut(self, link: NodeLink, why: str) -> None:
         """Tell that it lives and is not heard. Of one that has just come this is told only once there was time to
         connect."""
         link.cut_told = True
         self.line(link.info.name, False, why)
 
-    def _lives(self, link: _Link, now: int) -> bool:
+    def _lives(self, link: NodeLink, now: int) -> bool:
         """Say whether it is not heard, and known to live by what it answered just now."""
         barred = link.dead or link.left or bool(link.offline) or link.up or self._expired(link)
         return not barred and link.challenges.lives(now, min(link.heard_ms, link.unreached_ms or link.heard_ms))
@@ -384,12 +308,12 @@ class Membership:
 
     # --- connections ---
 
-    def _missing(self, link: _Link) -> bool:
+    def _missing(self, link: NodeLink) -> bool:
         """Is there no connection to the address whose turn it is? Until one stands, the one before is used."""
         stands = link.peer is not None and link.via == link.turns.address
         return not stands and link.speaks and not link.dialling and not link.left
 
-    def _worth_a_dial(self, link: _Link) -> bool:
+    def _worth_a_dial(self, link: NodeLink) -> bool:
         """Is it registered, or has not each of its addresses been tried yet?"""
         return link.info.name in self.registered or not link.turns.all_failed_ms
 
@@ -398,7 +322,7 @@ class Membership:
         link.dialling = True
         self.run(lambda: self._dial(link))
 
-    def _dial(self, link: _Link) -> None:
+    def _dial(self, link: NodeLink) -> None:
         broke = threading.Event()
 
         def closed(peer: Peer) -> None:
@@ -418,7 +342,7 @@ class Membership:
             self._closed(link, peer)
         # It is up once it is heard, too.
 
-    def _connect(self, link: _Link, closed: Callable[[Peer], None]) -> tuple[Peer | None, Peer | None, str]:
+    def _connect(self, link: NodeLink, closed: Callable[[Peer], None]) -> tuple[Peer | None, Peer | None, str]:
         """Connect to the address whose turn it is. Returns the connection before, which is kept until another one
         stands; the new one, or None; and why there is none."""
         peer, why, was, turns, pause_ms = None, "", "", link.turns, self.keep_alive_ms
@@ -443,7 +367,7 @@ class Membership:
         return before, peer, why
 
     def _reached(
-        self, link: _Link, address: str, answered: Callable[[Peer, bytes], None], closed: Callable[[Peer], None]
+        self, link: NodeLink, address: str, answered: Callable[[Peer, bytes], None], closed: Callable[[Peer], None]
     ) -> tuple[Peer | None, str]:
         """Return a connection that took our first frames; or None, and why."""
         try:
@@ -464,7 +388,7 @@ class Membership:
             peer.send(self._sign_of_life())
         return peer, ""
 
-    def _answered(self, link: _Link, peer: Peer, data: bytes) -> None:
+    def _answered(self, link: NodeLink, peer: Peer, data: bytes) -> None:
         """Take the answer to our greeting, or to a frame that its halog does not know. A connection carries nothing
         else this way."""
         reply = frames.decode_reply(data)
@@ -482,14 +406,14 @@ class Membership:
         else:
             raise FrameError(f"{peer.remote} sent {type(reply).__name__} on a connection that only carries ours")
 
-    def _refuse(self, link: _Link, why: str) -> None:
+    def _refuse(self, link: NodeLink, why: str) -> None:
         """Note why the two do not talk. It is looked again every few seconds, and told again when it is for another
         reason."""
         if why != link.refused_told:
             logger.warning("not connected to node %s: %s", link.info.name, why)
         link.refused = link.refused_told = why
 
-    def _closed(self, link: _Link, peer: Peer) -> None:
+    def _closed(self, link: NodeLink, peer: Peer) -> None:
         """Our connection broke: one reconnect, at once. A killed process refuses it within a fraction of a ms, or takes
         it into a backlog that dies with it: a connection that breaks as soon as it is made is no answer either."""
         with self.lock:
@@ -541,7 +465,7 @@ class Membership:
 
     # --- what follows ---
 
-    def _down(self, link: _Link, why: str, *, dead: bool = False) -> None:
+    def _down(self, link: NodeLink, why: str, *, dead: bool = False) -> None:
         """Take it for down. `dead`: this is evidence that its process is no more, or will be replaced in any case."""
         link.dead = link.dead or dead
         if link.up:
@@ -583,7 +507,7 @@ class Membership:
         self.changed(alive, why)
 
     @staticmethod
-    def _lost(link: _Link, member: Member) -> str:
+    def _lost(link: NodeLink, member: Member) -> str:
         return f"{member.node}: {link.lost if link.info.member == member else 'it started again'}"
 
     @property
@@ -605,7 +529,7 @@ class Membership:
                 link.peer.close()
 
 
-def _sight(links: dict[str, _Link]) -> NodeContacts:
+def _sight(links: dict[str, NodeLink]) -> NodeContacts:
     """Whom the channel says is there: it, not a registration, tells a node that is cut off from everybody."""
     reached = frozenset(name for name, link in links.items() if link.up)
     return NodeContacts(frozenset(links), reached, frozenset(name for name in reached if links[name].present))

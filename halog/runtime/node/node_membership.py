@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
@@ -19,8 +18,6 @@ from halog.runtime.node.knowledge import Knowledge
 from halog.runtime.node.registration import Registration
 from halog.runtime.rpc import frames
 from halog.runtime.support.adapters import Adapters
-
-logger = logging.getLogger("halog.members")
 
 
 class NodeMembership:
@@ -66,7 +63,6 @@ class NodeMembership:
             line=telling.line,
             succeeded=_ignored if host is None else host.leasing.died,
             seen=known.nodes.seen,
-            out_of_reach=self._out_of_reach,
             challenger=self._challenging,
         )
 
@@ -91,12 +87,6 @@ class NodeMembership:
         if self._host is not None:
             self._host.alive_changed(members, why)
             self._lives.members_seen(members | self.members.answering, self.members.offline)
-
-    def _out_of_reach(self, node: str, since_ms: int) -> None:
-        """Note that all addresses of a node have failed. It was taken for down long before."""
-        info = self.members.registered.get(node)
-        at = " and ".join(info.reached) if info is not None else "where it was registered"
-        logger.warning("node %s is out of reach: it is not heard at %s", node, at)
 
     def _challenge_answered(self, node: str, incarnation: int, number: int) -> None:
         self.members.challenge_answered(node, incarnation, number)

@@ -58,7 +58,6 @@ class Side:
                 TIMEOUT_MS,
                 lambda members, why: None,
                 lambda work: threading.Thread(target=work, daemon=True).start(),
-                out_of_reach=lambda node, since_ms: self.lost.append(since_ms),
             )
             threading.Thread(target=partial(self._run, infos), daemon=True).start()
 
@@ -67,6 +66,9 @@ class Side:
         while not self._closing.wait(0.02):
             if not self.freezes.is_set():
                 self.members.tick()
+            failed_ms = self.members.links[self.other].turns.all_failed_ms
+            if failed_ms and failed_ms not in self.lost:
+                self.lost.append(failed_ms)
 
     def _hear(self, peer: Peer, frame: bytes) -> None:
         if not self.freezes.is_set():

@@ -59,6 +59,7 @@ class World:
         self.dialled: list[str] = []
         self.running: list[Callable[[], None]] = []
         self.lost: list[tuple[str, int]] = []
+        """When each of the addresses of a node had failed since it was heard last."""
         self.said: list[str] = []
         self.shown: list[tuple[bool, int]] = []
         """Whether B was shown as up, and when that changed."""
@@ -73,7 +74,6 @@ class World:
             lambda _, why: self.said.append(why),
             self.running.append,
             seen=self.see,
-            out_of_reach=lambda node, since: self.lost.append((node, since - self.began_ms)),
             clock=lambda: self.ms,
         )
         self.members.registrations({"A": ME, "B": info})
@@ -102,6 +102,9 @@ class World:
         if self.hearing:
             self.members.heard("B", 1)
         self.members.tick()
+        failed_ms = self.members.links["B"].turns.all_failed_ms if "B" in self.members.links else 0
+        if failed_ms and ("B", failed_ms - self.began_ms) not in self.lost:
+            self.lost.append(("B", failed_ms - self.began_ms))
         while self.running and not self.hanging:
             self.running.pop(0)()
 

@@ -18,7 +18,7 @@ from halog.errors import (
 )
 from halog.runtime.events.node_states import NodeStates
 from halog.runtime.membership.members import Membership
-from halog.runtime.membership.node_sights import refusal_of
+from halog.runtime.membership.node_link import refusal_of
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
 from halog.runtime.rpc.versions import SPOKEN
