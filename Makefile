@@ -1,4 +1,4 @@
-# make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (2 to 3 min on 2 cores)
+# make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (2 min on 2 cores)
 # make test    check + nodes in one process + simulation at length + contract + integration without the tests marked long
 #              + the quick faults + a few tests on containers, where Docker runs
 # make integration   contract + integration, all of it (25 min)
@@ -61,8 +61,8 @@ check: setup
 fresh-outcomes:
 	@rm -f build/outcomes.json build/features.json
 
-# The simulation takes what the nodes in one process leave of the cores while they wait: a quarter, and a minute per 4,000 seeds and
-# core behind them.
+# Nodes in one process wait for a quarter of their time and more: the simulation runs beside them, and takes no longer (a minute per
+# 4,000 seeds and core).
 test: fresh-outcomes check
 	@mkdir -p build; nice -n 19 $(PY) -m tests.sim.run --seeds $(SEEDS) $(OTHER_SEEDS:%=--also %) --processes $(CORES) \
 		>build/simulation 2>&1 & simulated=$$!; \

@@ -21,7 +21,6 @@ from halog.adapters.tcp.framing import CHUNK, format_address, pack
 from halog.adapters.tcp.security import ChannelSecurity
 from halog.adapters.tcp.stream import PLAINTEXT, Stream
 from halog.adapters.tcp.tls_session import HandshakeError, TlsSession
-from halog.errors import FrameError
 
 logger = logging.getLogger("halog.channel")
 
@@ -194,10 +193,7 @@ class Handshakes:
         """Hand a connection over to whoever listens."""
         self._forget(newcomer)
         newcomer.sock.setblocking(True)
-        try:
-            self._take(stream, first)
-        except FrameError as error:
-            logger.warning("connection from %s closed: %s", newcomer.host, error)
+        self._take(stream, first)
 
     def _refuse(self, newcomer: _Newcomer, why: str, said: bytes) -> None:
         """Tell why, then wait a moment: a socket that is closed with something unread takes back what was sent."""

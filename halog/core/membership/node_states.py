@@ -23,6 +23,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from halog.core.transitions import following
+
 
 class NodeState(enum.Enum):
     """A `NodeState` is the state of a remote node; the module lists the states."""
@@ -72,13 +74,8 @@ TRANSITIONS: Final[dict[NodeState | None, dict[str, NodeState]]] = {
 
 
 def next_state(state: NodeState | None, happening: str) -> NodeState:
-    """Return the next state, as the table has it. An AssertionError names state and happening where the table has no
-    entry."""
-    try:
-        return TRANSITIONS[state][happening]
-    except KeyError:
-        was = "nothing" if state is None else state.value
-        raise AssertionError(f"no transition from {was!r} on {happening!r}") from None
+    """Return the next state, as the table has it; see `following`."""
+    return following(TRANSITIONS, state, happening)
 
 
 class NodeSight(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ from halog.core.table.group import counts, needed, priority
 from halog.core.table.migration import is_moving, preferred
 from halog.core.table.preference import NEVER
 from halog.core.table.table import DISABLED, PartitionTable
+from halog.core.transitions import following
 
 
 class State(enum.Enum):
@@ -73,13 +74,8 @@ TRANSITIONS: Final[dict[State | None, dict[str, State]]] = {
 
 
 def next_state(state: State | None, happening: str) -> State:
-    """Return the next state, as the table has it. An AssertionError names state and happening where the table has no
-    entry."""
-    try:
-        return TRANSITIONS[state][happening]
-    except KeyError:
-        was = "nothing" if state is None else state.value
-        raise AssertionError(f"no transition from {was!r} on {happening!r}") from None
+    """Return the next state, as the table has it; see `following`."""
+    return following(TRANSITIONS, state, happening)
 
 
 class PartitionSight(msgspec.Struct, frozen=True):

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from halog.core.transitions import following
+
 
 class ZoneState(enum.Enum):
     """A `ZoneState` says how a node stands in one of its zones; the module lists the states."""
@@ -35,12 +37,8 @@ TRANSITIONS: dict[ZoneState, dict[str, ZoneState]] = {
 
 
 def next_state(state: ZoneState, happening: str) -> ZoneState:
-    """Return the next state, as the table has it. An AssertionError names state and happening where the table has no
-    entry."""
-    try:
-        return TRANSITIONS[state][happening]
-    except KeyError:
-        raise AssertionError(f"no transition from {state.value!r} on {happening!r}") from None
+    """Return the next state, as the table has it; see `following`."""
+    return following(TRANSITIONS, state, happening)
 
 
 class Zone(msgspec.Struct, frozen=True):

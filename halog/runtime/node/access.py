@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+import msgspec
+
 from halog.config.security import ROLES
 from halog.errors import UnauthorizedError
 from halog.ports import Principal
@@ -69,7 +71,7 @@ class Access:
             return
         role, least = self._role(principal), LEAST.get(type(request), NODE)
         if not role or ROLES.index(role) < ROLES.index(least):
-            asked = frames.tag_of(request)
+            asked = _name_of(request)
             raise UnauthorizedError(
                 f"{principal} may not ask node {self._node} for {asked}: it takes the role {least}, and "
                 f"[security.roles] there says {role or 'nothing of this user'}; nothing was done",
@@ -82,3 +84,8 @@ class Access:
 
     def _role(self, principal: Principal) -> str:
         return NODE if principal.kind == "node" else self._roles.get(principal.name, "")
+
+
+def _name_of(request: object) -> str:
+    """Return the name of a request's kind, as the protocol has it."""
+    return str(request.__struct_config__.tag) if isinstance(request, msgspec.Struct) else type(request).__name__

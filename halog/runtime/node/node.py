@@ -295,6 +295,7 @@ class Runtime:
         check_level(a.coordinator, c.cluster.name)
         self.phase = StartPhase.DISCOVERY
         self._membership.begin(a.coordinator)
+        self.router.nodes_seen(nodes.read_nodes(a.coordinator, a.coordinator.children("nodes")))
         self._register(c)
         tables = self._create_topics_and_tables()
         self.routing.mappings.watch(c.policies)

@@ -74,8 +74,8 @@ class Service:
         info: Callable[[], NodeInfo],
     ) -> None:
         """Listen for a node. `info` returns what it has registered, `known` the nodes of the configuration in force.
-        `access` says who may ask for what.
-        `max_frame` is how many bytes a frame may have. `mover` is there in a hosting node."""
+        `access` says who may ask for what, `max_frame` how many bytes a frame may have. `mover` is there in a hosting
+        node."""
         self._known = known
         self._access = access
         self._info = info
@@ -97,7 +97,10 @@ class Service:
         self._strangers: dict[int, HalogError] = {}
         """What is answered to whoever expects no answer to its greeting, and was refused."""
         self._lock = threading.Lock()
-        self._handlers: Mapping[type, Handler] = {
+        self._handlers = self._handlers_by_request()
+
+    def _handlers_by_request(self) -> Mapping[type, Handler]:
+        return {
             frames.Fetch: self._fetch,
             frames.LeasedFetch: self._leased,
             frames.Scan: self._scan,

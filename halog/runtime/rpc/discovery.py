@@ -1,7 +1,7 @@
 """This module finds where the nodes of a site are reached: by a node's name, or by its location code (N2).
 
 There are two sources: what a node has registered, and what the configuration says of it, which wins. Of the latter
-`[sites.NAME.nodes]` of a process's own file wins over `[discovery.nodes]`, which all processes share and an activation
+`[sites.NAME.nodes]` of a process's own file wins over `[discovery]`, which all processes share and an activation
 changes at once. What was found is kept until its source changes; a node whose registration ended is still found where
 it was, since it may serve on.
 """

@@ -553,11 +553,6 @@ def encode(frame: Control | Request | Reply) -> bytes:
     return _ENCODER.encode(frame)
 
 
-def tag_of(frame: object) -> str:
-    """Return the name of a frame's kind, as the protocol has it; "": this is none."""
-    return str(frame.__struct_config__.tag) if isinstance(frame, _Frame) else ""
-
-
 def decode_incoming(data: bytes) -> Control | Request | UnknownFrame:
     """Return what a peer sent us; FrameError if it is no frame."""
     try:

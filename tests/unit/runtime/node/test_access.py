@@ -130,7 +130,7 @@ def test_a_request_beyond_a_role_is_refused_by_name(cluster: Cluster, user: str,
     error = from_frame(answer)
     assert isinstance(error, UnauthorizedError)
     assert (error.exit_code, error.evidence["least"], error.evidence["role"]) == (8, least, USERS[user])
-    assert f"user {user} may not ask node A for {frames.tag_of(request_)}" in error.message
+    assert f"user {user} may not ask node A for {request_.__struct_config__.tag}" in error.message
     wait_until(lambda: any(e.node == f"user {user}" for e in told(cluster, "HALOG-1140")), "nobody was told")
     say(cluster, peer, frames.StatusRequest())
     assert isinstance(peer.said[-1], frames.StatusReply)

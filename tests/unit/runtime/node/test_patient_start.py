@@ -77,7 +77,7 @@ ERRORS = {"away": unreachable, "unknown": lambda: UnknownResult("create: no answ
 
 
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
-@pytest.mark.parametrize("nth", [1, 2, 5, 9, 16])
+@pytest.mark.parametrize("nth", [1, 2, 5, 9, 17])
 def test_a_start_that_got_no_answer_is_tried_again(nth: int, error: Any) -> None:
     """At whichever question it failed (of what it may have made it asks by itself); nothing of the attempts before is
     left running."""

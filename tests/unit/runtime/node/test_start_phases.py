@@ -43,7 +43,8 @@ class Asking(MemoryCoordinator):
         self._cluster = cluster
         self._address = ""
         self.phases: list[tuple[str, str]] = []
-        self.seen_unregistered: list[bool] = []
+        self.first_looks: list[str] = []
+        """What was listed before the node had an address."""
 
     def _ask(self, what: str) -> None:
         if self._address and threading.current_thread() is threading.main_thread():
@@ -55,6 +56,11 @@ class Asking(MemoryCoordinator):
             self._address = msgspec.json.decode(data, type=NodeInfo).address
         self._ask(path.partition("/")[0])
         return made
+
+    def children(self, path: str) -> list[str]:
+        if not self._address:
+            self.first_looks.append(path)
+        return super().children(path)
 
     def delete(self, path: str, version: int = -1) -> bool:
         if path == "nodes/A":
@@ -72,6 +78,7 @@ def test_a_node_is_registered_once_it_can_answer_and_up_once_it_has_its_copies()
 
     node = open_node(config, "A", PACES, registry=Registry(), adapters=adapters)
     (coordinator,) = made
+    assert "nodes" in coordinator.first_looks, "it learns who else there is before anybody hears of it"
     assert coordinator.phases[0] == ("nodes", "keep-alive"), "it answers as soon as it can be found"
     assert ("partitions", "keep-alive") in coordinator.phases
     assert {phase for _, phase in coordinator.phases} == {"keep-alive"}
