@@ -10,12 +10,9 @@ from halog.cli.cluster.doctor_checks import Finding
 from halog.errors import HalogError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from halog.cli.shared.connection import ClusterConnection
 
 NAME: Final = "addresses"
-CONNECT_S: Final = 5.0
 ANSWER_S: Final = 5.0
 AT_ONCE: Final = 16
 
@@ -29,15 +26,9 @@ class AskedAddress(NamedTuple):
     why: str = ""
 
 
-def check(config_path: Path) -> list[Finding]:
+def check(connection: ClusterConnection) -> list[Finding]:
     """Ask every registered node that hosts partitions at each of its addresses, as this machine reaches it."""
-    from halog.cli.shared.connection import connect
-
-    try:
-        with connect(config_path, CONNECT_S) as connection:
-            return list(findings(ask(connection)))
-    except HalogError as e:
-        return [Finding(NAME, "skip", e.message)]
+    return list(findings(ask(connection)))
 
 
 def ask(connection: ClusterConnection) -> list[AskedAddress]:

@@ -9,30 +9,23 @@ from halog.cli.cluster.doctor_checks import Finding
 from halog.errors import HalogError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from halog.cli.shared.connection import ClusterConnection
     from halog.cli.shared.copy_hashes import CopyComparison
 
 NAME: Final = "copies"
-CONNECT_S: Final = 5.0
 ANSWER_S: Final = 5.0
 """A node that has not counted a copy yet does so when it is asked: a million objects take it some seconds."""
 SCAN_S: Final = 120.0
 """A node that looks at what it has stored, object by object."""
 
 
-def compare(config_path: Path, *, deep: bool) -> list[Finding]:
+def check(connection: ClusterConnection, *, deep: bool) -> list[Finding]:
     """Compare all copies of all partitions that are placed, as far as their nodes answer. `deep`: each node looks also
     whether its store holds what was written to it."""
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.copy_hashes import compare_copies
 
-    try:
-        with connect(config_path, CONNECT_S) as connection:
-            tables = [table for table in connection.tables if table.configured]
-            compared = compare_copies(connection, tables, SCAN_S if deep else ANSWER_S, scan=deep)
-    except HalogError as e:
-        return [Finding(NAME, "skip", e.message)]
+    tables = [table for table in connection.tables if table.configured]
+    compared = compare_copies(connection, tables, SCAN_S if deep else ANSWER_S, scan=deep)
     return list(findings(compared, deep=deep))
 
 
@@ -46,7 +39,7 @@ def findings(compared: Sequence[CopyComparison], *, deep: bool) -> Iterator[Find
         count = sum(len(c.said) for c in compared)
         held = ", and stores hold what was written to them" if deep else ""
         partitions = f"{len(compared)} partition{'s' if len(compared) != 1 else ''}"
-        found = f"{count} of {partitions}, equal at the lsns they have in common{held}"
+        found = f"{count} copies of {partitions}, equal at the lsns they have in common{held}"
         yield Finding(NAME, "ok", found)
 
 

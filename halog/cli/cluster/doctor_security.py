@@ -7,26 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from halog.cli.cluster.doctor_checks import Finding
 from halog.cli.shared.plain_text import plain_text_of
-from halog.errors import HalogError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from halog.cli.shared.connection import ClusterConnection
 
 NAME: Final = "node channel"
-CONNECT_S: Final = 5.0
 
 
-def look(config_path: Path) -> list[Finding]:
+def check(connection: ClusterConnection) -> list[Finding]:
     """Ask every node that runs."""
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.survey import ask_nodes
 
-    try:
-        with connect(config_path, CONNECT_S) as connection:
-            said = ask_nodes(connection)
-    except HalogError as e:
-        return [Finding(NAME, "skip", e.message)]
-    return list(findings(said))
+    return list(findings(ask_nodes(connection)))
 
 
 def findings(said: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:

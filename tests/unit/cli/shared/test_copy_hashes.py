@@ -68,5 +68,5 @@ def test_the_doctor_says_what_to_do() -> None:
         ("warn", "B says nothing of one copy: node B is silent", "see `halog status`")
     ]
     assert rows(("A", copy(7, b"a")), ("B", copy(7, b"a"))) == [
-        ("ok", "2 of 1 partition, equal at the lsns they have in common", "")
+        ("ok", "2 copies of 1 partition, equal at the lsns they have in common", "")
     ]
