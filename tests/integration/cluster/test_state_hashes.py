@@ -60,7 +60,7 @@ def test_a_store_with_one_altered_value_is_found_and_its_node_makes_it_anew(clus
         load.flows(60)
         cluster.whole()
         (found,) = copies(cluster, *args)
-        assert (found["result"], found["detail"][:17]) == ("ok", "4 of 2 partitions"), found
+        assert (found["result"], found["detail"][:24]) == ("ok", "4 copies of 2 partitions"), found
     partition = "p-0"
     cluster.whole()
     node = next(n for n in "AB" if n != cluster.table(partition).node_list[0])
