@@ -6,7 +6,7 @@ that nothing in the URI is escaped, and no name leads out of the directory of it
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -86,8 +86,13 @@ def parse_identity(uri: str) -> HolderIdentity | None:
     return found if found.uri == uri else None
 
 
-def single_identity(uris: Collection[str]) -> HolderIdentity | None:
+def identity_uris(uris: Iterable[str]) -> list[str]:
+    """Return those among a certificate's URIs that are halog's, well-formed or not."""
+    return [uri for uri in uris if uri.lower().startswith(SCHEME)]
+
+
+def single_identity(uris: Iterable[str]) -> HolderIdentity | None:
     """Return the one identity among a certificate's URIs. None if there is none, or more than one URI of halog's: a
     certificate that speaks for two is for neither."""
-    ours = [uri for uri in uris if uri.lower().startswith(SCHEME)]
+    ours = identity_uris(uris)
     return parse_identity(ours[0]) if len(ours) == 1 else None

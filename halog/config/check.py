@@ -126,6 +126,9 @@ def all_problems(config: Config) -> Problems:
     yield from _limits(config.limits)
     yield from _tails(config)
     yield from security_problems(config)
+    for user in config.security.roles:
+        if not is_plain(user):
+            yield f"security.roles.{user[:110]}", f"no certificate names such a user: a name must be {NAMED}"
 
 
 def operators_problems(config: Config) -> Problems:

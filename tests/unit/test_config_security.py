@@ -46,6 +46,7 @@ def test_files_are_found_in_the_directory_unless_they_are_named() -> None:
     ("security", "key", "why"),
     [
         ({"node_tls": "on"}, "security.node_tls", "'on' must be one of off, accept, required"),
+        ({"roles": {"a b": "viewer"}}, "security.roles.a b", "no certificate names such a user"),
         ({"node_tls": "required"}, "security.ca", "is missing, and so is security.certs_dir"),
         ({"node_tls": "accept", "ca": "a", "cert": "b"}, "security.key", "is missing, and so is security.certs_dir"),
         ({"plaintext_until": "soon"}, "security.plaintext_until", "'soon' must be a day, as 2027-06-30"),
@@ -117,8 +118,8 @@ def test_the_own_file_says_it_and_no_version() -> None:
 def test_a_file_of_a_halog_that_does_not_know_the_table_stays_one() -> None:
     """What is not set is not written; what is set reads back equal."""
     assert "[security" not in parsed(None).to_toml()
-    config = parsed({"node_tls": "required", "certs_dir": "/tls", "roles": {"a b": "viewer"}})
-    assert '"a b" = "viewer"' in config.to_toml()
+    config = parsed({"node_tls": "required", "certs_dir": "/tls", "roles": {"a.b": "viewer"}})
+    assert '"a.b" = "viewer"' in config.to_toml()
 
 
 @pytest.mark.feature("N5")

@@ -11,14 +11,15 @@ import ssl
 import threading
 from typing import Final
 
+from halog.certs.identity import SCHEME, HolderKind, identity_uris, parse_identity
 from halog.ports import Principal
 
 MOST_HANDSHAKE: Final = 256 << 10
 """Bytes of one side's handshake. A chain of ten certificates has some 20 KB."""
 LARGEST_RECORD: Final = 16 << 10
 """Bytes that one record of TLS carries at most: room for more would be made and given back with each read."""
-SCHEME: Final = "halog://"
-KINDS: Final = ("node", "user")
+SPEAKERS: Final = (HolderKind.NODE, HolderKind.USER)
+"""Who speaks on the node channel: servers' certificates are for Kafka and ZooKeeper."""
 
 
 class HandshakeError(OSError):
@@ -92,15 +93,15 @@ class TlsSession:
 def named_by(certificate: object) -> Principal:
     """Return whom a certificate, as `ssl` describes it, names. HandshakeError: nobody, or several."""
     names = certificate.get("subjectAltName", ()) if isinstance(certificate, dict) else ()
-    found = [value for kind, value in names if kind == "URI" and value.startswith(SCHEME)]
+    found = identity_uris(value for kind, value in names if kind == "URI")
     if len(found) != 1:
         how = "names nobody" if not found else f"names {len(found)} at once"
         needed = f"one URI {SCHEME}<cluster>/node/<name>, or …/user/<name>, is needed"
         raise HandshakeError(f"its certificate {how}: {needed}")
-    parts = found[0].removeprefix(SCHEME).split("/")
-    if len(parts) != 3 or parts[1] not in KINDS or not all(parts):
+    holder = parse_identity(found[0])
+    if holder is None or holder.kind not in SPEAKERS:
         raise HandshakeError(f"its certificate has the URI {found[0][:110]!r}, which names no node and no user")
-    return Principal(*parts)
+    return Principal(holder.cluster, holder.kind.value, holder.name)
 
 
 def explained(error: ssl.SSLError) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from halog.adapters.tcp.security import CertificateFiles, ChannelSecurity
-from halog.adapters.tcp.tls_session import HandshakeError, TlsSession
+from halog.adapters.tcp.tls_session import HandshakeError, TlsSession, named_by
 from halog.certs.authority import Holder
 from halog.certs.directory import CertsDirectory
-from halog.certs.identity import HolderIdentity, HolderKind
+from halog.certs.identity import HolderIdentity, HolderKind, single_identity
 from halog.certs.issuance import create, create_authority
 from halog.config.security import SecurityConfig
 from halog.ports import Principal
@@ -55,6 +55,30 @@ def test_nodes_and_users_meet_with_the_files_as_they_are_made(directory: Path) -
     assert met(b, alice, "B") == (Principal(CLUSTER, "node", "B"), Principal(CLUSTER, "user", "alice"))
     with pytest.raises(HandshakeError, match="node A was meant"):
         met(b, a, "A")
+
+
+@pytest.mark.parametrize(
+    ("uris", "why"),
+    [
+        ([], "names nobody"),
+        (["https://fleet/node/A"], "names nobody"),
+        (["halog://fleet/node/A", "halog://fleet/user/alice"], "names 2 at once"),
+        (["halog://fleet/node/A", "HALOG://fleet/node/B"], "names 2 at once"),
+        (["halog://fleet/server/kafka"], "names no node and no user"),
+        (["halog://fleet/ca"], "names no node and no user"),
+        (["halog://fleet/node/A/B"], "names no node and no user"),
+        (["halog://fleet/node/"], "names no node and no user"),
+        (["halog://fleet/node/..%2fA"], "names no node and no user"),
+        (["Halog://fleet/node/A"], "names no node and no user"),
+    ],
+)
+def test_a_certificate_names_one_node_or_one_user_in_one_way(uris: list[str], why: str) -> None:
+    """As `halog certs` reads it, too."""
+    shown = {"subjectAltName": tuple(("URI", uri) for uri in uris)}
+    with pytest.raises(HandshakeError, match=why):
+        named_by(shown)
+    found = single_identity(uris)
+    assert found is None or found.kind in (HolderKind.SERVER, HolderKind.CA)
 
 
 def test_the_only_certificate_that_may_be_meant_is_taken(directory: Path) -> None:
