@@ -35,42 +35,15 @@ class SecurityConfig:
     node_tls: str = OFF  # a node of its own needs no certificates; beyond loopback plain text takes `plaintext_until`
     certs_dir: Path | None = None  # as `halog certs` makes it, or its user's part of that; None: all three are given
     ca: Path | None = None  # the authorities that are trusted, one or several in one file; None: certs_dir/ca.crt
-    cert: Path | None = None  # this process's, with those between it and an authority; None: as `files_of` finds it
+    cert: Path | None = None  # this process's, with those between it and an authority; None: as found in certs_dir
     key: Path | None = None  # the key to it, without a password; None: likewise
     plaintext_until: str = ""  # a day, as 2027-06-30: so long a node may be reached without TLS from other machines
     roles: Mapping[str, str] = field(default_factory=dict)  # of users: viewer, client, operator or node; others: none
 
     @property
-    def files(self) -> tuple[Path, Path, Path] | None:
-        """Return the files of the authorities, the certificate and the key; None: one of them is not given."""
-        return self.files_of("")
-
-    def files_of(self, process: str) -> tuple[Path, Path, Path] | None:
-        """Return the same for a process of this name, which may have files of its own in the directory, as
-        `halog certs` names them."""
-        stem = "node" if self.certs_dir is None or (self.cert and self.key) else _stem(self.certs_dir, process)
-        given = ((self.ca, "ca.crt"), (self.cert, f"{stem}.crt"), (self.key, f"{stem}.key"))
-        found = [file or (self.certs_dir and self.certs_dir / name) for file, name in given]
-        ca, cert, key = found
-        return (ca, cert, key) if ca and cert and key else None
-
-    @property
     def last_plain_day(self) -> datetime.date | None:
         """Return the last day on which plain text is allowed; None: none is given."""
         return datetime.date.fromisoformat(self.plaintext_until) if self.plaintext_until else None
-
-
-def _stem(directory: Path, process: str) -> str:
-    """Return how the files of a process are called: by the node's name, "node", or as the only user's or node's there
-    are."""
-    if (directory / f"node.{process}.crt").is_file():
-        return f"node.{process}"
-    if (directory / "node.crt").is_file():
-        return "node"
-    for pattern in ("user.*.crt", "node.*.crt"):
-        if len(found := list(directory.glob(pattern))) == 1:
-            return found[0].name.removesuffix(".crt")
-    return "node"
 
 
 NOTHING_SET: Final = SecurityConfig()
@@ -90,10 +63,10 @@ def security_problems(config: Config) -> Problems:
     if security.node_tls not in NODE_TLS:
         yield "security.node_tls", f"{security.node_tls[:110]!r} must be one of {', '.join(NODE_TLS)}"
     elif security.node_tls != OFF:
-        if security.files is None:
-            given = {"ca": security.ca, "cert": security.cert, "key": security.key}
-            key = next(key for key, file in given.items() if file is None)
-            yield f"security.{key}", f"is missing, and so is security.certs_dir: node_tls is {security.node_tls}"
+        given = {"ca": security.ca, "cert": security.cert, "key": security.key}
+        missing = next((key for key, file in given.items() if file is None), None)
+        if missing is not None and security.certs_dir is None:
+            yield f"security.{missing}", f"is missing, and so is security.certs_dir: node_tls is {security.node_tls}"
         if config.limits.max_frame_bytes >= LARGEST_TLS_FRAME:
             yield "limits.max_frame_bytes", f"must be below {LARGEST_TLS_FRAME} where node_tls is {security.node_tls}"
     if security.plaintext_until and _day(security.plaintext_until) is None:

@@ -16,6 +16,7 @@ from halog.config.addresses import is_loopback
 from halog.config.read import problems_of, warnings_of
 from halog.config.security import plain_nodes, plaintext_problem
 from halog.errors import ConfigError
+from halog.runtime.node.certificate_files import certificate_files
 
 DAY = datetime.date(2027, 6, 30)
 
@@ -37,8 +38,9 @@ def parsed(security: dict[str, Any] | None, address: str = "10.0.0.5:7400") -> C
 @pytest.mark.feature("N5")
 def test_files_are_found_in_the_directory_unless_they_are_named() -> None:
     security = parsed({"node_tls": "required", "certs_dir": "tls", "key": "/run/node.key"}).security
-    assert security.files == (Path("/etc/tls/ca.crt"), Path("/etc/tls/node.crt"), Path("/run/node.key"))
-    assert parsed(None).security.files is None
+    expected = Path("/etc/tls/ca.crt"), Path("/etc/tls/node.crt"), Path("/run/node.key")
+    assert certificate_files(security, "A") == expected
+    assert certificate_files(parsed(None).security, "A") is None
 
 
 @pytest.mark.feature("N5")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from halog.config.addresses import Addresses
-from halog.config.security import OFF, REQUIRED, SecurityConfig
+from halog.config.security import REQUIRED, SecurityConfig
 from halog.errors import HalogError
 from halog.metadata import nodes
 from halog.metadata.nodes import NodeInfo
@@ -16,6 +16,7 @@ from halog.ports import Coordinator
 from halog.runtime.client.caller import Asker
 from halog.runtime.membership.members import Membership
 from halog.runtime.membership.witness import TlsAddresses, Witness
+from halog.runtime.node.certificate_files import certificate_files
 from halog.runtime.node.knowledge import Knowledge
 from halog.runtime.node.registration import AGAIN_S
 from halog.runtime.rpc import frames
@@ -36,7 +37,8 @@ class CoordinatorWatch:
         witness: Witness | None,
         security: SecurityConfig,
     ) -> None:
-        self._security = security
+        self._files = certificate_files(security, asker.name)
+        self._requires_tls = security.node_tls == REQUIRED
         self._coordinator = coordinator
         self._hello = hello
         self._asker = asker
@@ -87,9 +89,8 @@ class CoordinatorWatch:
 
     def _by_tls(self, others: list[NodeInfo]) -> tuple[list[str], TlsAddresses | None]:
         """Return the addresses that are told without TLS, and those with it."""
-        files = None if self._security.node_tls == OFF else self._security.files_of(self._asker.name)
-        if files is None:
+        if self._files is None:
             return [a for i in others for a in i.reached], None
-        with_it = [i for i in others if i.tls or self._security.node_tls == REQUIRED]
+        with_it = [i for i in others if i.tls or self._requires_tls]
         plain = [a for i in others if i not in with_it for a in i.reached]
-        return plain, TlsAddresses([a for i in with_it for a in i.reached], files)
+        return plain, TlsAddresses([a for i in with_it for a in i.reached], self._files)

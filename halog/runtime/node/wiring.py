@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from halog.config import Config
-from halog.config.security import OFF, REQUIRED
+from halog.config.security import REQUIRED
 from halog.config.sites import plain
 from halog.errors import ConfigError, StoreError, UnauthorizedError, UnknownNameError, UnreachableError
 from halog.metadata.cluster_level import check_level
 from halog.ports import Store
 from halog.runtime.keys.key_owners import import_module
+from halog.runtime.node.certificate_files import certificate_files
 from halog.runtime.node.live_config import ActiveConfig, for_node
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
@@ -94,8 +95,8 @@ def channel_security(config: Config, name: str) -> ChannelSecurity | None:
     """Return how process `name` shows who it is on the node channel, and whom it trusts; None: it has no TLS.
     ConfigError names the file that cannot be used."""
     security = config.security
-    found = security.files_of(name)
-    if security.node_tls == OFF or found is None:
+    found = certificate_files(security, name)
+    if found is None:
         return None
     from halog.adapters.tcp.security import CertificateFiles, ChannelSecurity
 

@@ -15,6 +15,7 @@ from halog.certs.identity import HolderIdentity, HolderKind, single_identity
 from halog.certs.issuance import create, create_authority
 from halog.config.security import SecurityConfig
 from halog.ports import Principal
+from halog.runtime.node.certificate_files import certificate_files
 
 pytestmark = pytest.mark.feature("N5", "O4")
 
@@ -33,7 +34,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def security(directory: Path, process: str) -> ChannelSecurity:
-    files = SecurityConfig(node_tls="required", certs_dir=directory).files_of(process)
+    files = certificate_files(SecurityConfig(node_tls="required", certs_dir=directory), process)
     assert files is not None
     return ChannelSecurity(CLUSTER, CertificateFiles(*files), required=True, refusal=str.encode)
 
@@ -83,12 +84,12 @@ def test_a_certificate_names_one_node_or_one_user_in_one_way(uris: list[str], wh
 
 def test_the_only_certificate_that_may_be_meant_is_taken(directory: Path) -> None:
     """Of several users none is, and the error names the file that is missing."""
-    found, ca = SecurityConfig(certs_dir=directory), directory / "ca.crt"
-    assert found.files_of("A") == (ca, directory / "node.A.crt", directory / "node.A.key")
-    assert found.files_of("client-7") == (ca, directory / "user.alice.crt", directory / "user.alice.key")
+    found, ca = SecurityConfig(node_tls="accept", certs_dir=directory), directory / "ca.crt"
+    assert certificate_files(found, "A") == (ca, directory / "node.A.crt", directory / "node.A.key")
+    assert certificate_files(found, "client-7") == (ca, directory / "user.alice.crt", directory / "user.alice.key")
     (directory / "user.bob.crt").write_bytes(b"")
-    assert found.files_of("client-7") == (ca, directory / "node.crt", directory / "node.key")
+    assert certificate_files(found, "client-7") == (ca, directory / "node.crt", directory / "node.key")
     (directory / "node.B.crt").unlink()
-    assert found.files_of("client-7") == (ca, directory / "node.A.crt", directory / "node.A.key")
+    assert certificate_files(found, "client-7") == (ca, directory / "node.A.crt", directory / "node.A.key")
     (directory / "node.crt").write_bytes(b"")
-    assert found.files_of("client-7") == (ca, directory / "node.crt", directory / "node.key")
+    assert certificate_files(found, "client-7") == (ca, directory / "node.crt", directory / "node.key")
