@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.lease import Lease
+from halog.core.active.role_return import OWN
 from halog.core.commit.participant import Participant
 from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId, Member
@@ -75,22 +76,51 @@ class HandOver:
         self._applied = applied
         self._ends = ends
         self.now: PlannedHandOver | None = None
+        self._awaiting: list[tuple[ev.HandOverAsked, int]] = []
+        """What was asked for while its node is up and not in the node list yet, and how long each is waited for."""
         self._leave_by = 0
         """Until then it waits for what is in doubt."""
 
     def begin(self, e: ev.HandOverAsked) -> None:
-        """Stop taking commits. It is refused where it could not end well."""
+        """Stop taking commits. It is refused where it could not end well. A node that has just come up, and is about to
+        be in the node list, is waited for as long as a drain may take; commits go on meanwhile."""
         copy = self._copy
-        target = next((r.member for r in copy.table.replicas if r.node == e.to), None)
-        if target is None or target not in copy.alive:
-            self._refuse(e.token, f"{e.to} is not an available replica of {copy.table.name}")
-        elif priority(copy.table, e.to) == NEVER:
+        if priority(copy.table, e.to) == NEVER:
             self._refuse(e.token, f"{e.to} has priority never: it cannot be active for {copy.table.name}")
+        elif self._is_available(e.to):
+            self._drain(e)
+        elif e.token != OWN and self._is_coming(e.to):
+            self._awaiting.append((e, copy.now + copy.settings.drain_ms))
         else:
-            copy.out.append(Tell(TRANSFER, "", e.why, {"to": e.to}))
-            self.now = PlannedHandOver(e.token, e.to, copy.now + copy.settings.drain_ms)
-            copy.become("hand over", f"hands over to {e.to}")
-            self.progress()
+            self._refuse_absent(e)
+
+    def _is_available(self, node: str) -> bool:
+        return any(r.node == node and r.member in self._copy.alive for r in self._copy.table.replicas)
+
+    def _is_coming(self, node: str) -> bool:
+        copy = self._copy
+        return node != copy.me.node and node in copy.table.hosts and any(m.node == node for m in copy.alive)
+
+    def look(self) -> None:
+        """Begin what was waited for and can begin now; refuse what was waited for in vain."""
+        waiting, self._awaiting = self._awaiting, []
+        for e, until in waiting:
+            if self._copy.role is Role.ACTIVE and self._is_available(e.to):
+                self.begin(e)
+            elif self._is_coming(e.to) and self._copy.now < until:
+                self._awaiting.append((e, until))
+            else:
+                self._refuse_absent(e)
+
+    def _refuse_absent(self, e: ev.HandOverAsked) -> None:
+        self._refuse(e.token, f"{e.to} is not an available replica of {self._copy.table.name}")
+
+    def _drain(self, e: ev.HandOverAsked) -> None:
+        copy = self._copy
+        copy.out.append(Tell(TRANSFER, "", e.why, {"to": e.to}))
+        self.now = PlannedHandOver(e.token, e.to, copy.now + copy.settings.drain_ms)
+        copy.become("hand over", f"hands over to {e.to}")
+        self.progress()
 
     def leave(self) -> None:
         """End the epoch as in any hand-over, with everything logged: another site is to serve the partition. For a
@@ -148,6 +178,7 @@ class HandOver:
         copy.out.append(fx.Reply(under_way.token, res.Success(copy.chain.state.lsn)))
         self._writer.abandon("handed over before all that it waits for had it", copy.out)
         self.now = None
+        self._answer_waiting(under_way.to)
         self._ends.handed_over(under_way)
 
     def members_gone(self, gone: Collection[Member]) -> None:
@@ -178,10 +209,21 @@ class HandOver:
     def abandon(self, why: str) -> None:
         """Give the caller an answer: the epoch ended otherwise. The successor may have been quicker than our
         acknowledgement."""
+        copy, active = self._copy, self._copy.table.active
+        self._answer_waiting("" if active is None else active.node)
         if self.now is not None:
-            copy, (token, to, *_) = self._copy, self.now
-            if copy.table.active is not None and copy.table.active.node == to:
+            token, to, *_ = self.now
+            if active is not None and active.node == to:
                 result: res.Result = res.Success(self._writer.last_lsn)
             else:
                 result = res.Unknown(why) if copy.role is Role.HANDING else res.Refusal(why)
             copy.out.append(fx.Reply(token, result))
+
+    def _answer_waiting(self, successor: str) -> None:
+        """Tell those that waited what came about: the epoch is over, and this node, if any, is active next."""
+        waiting, self._awaiting = self._awaiting, []
+        for e, _ in waiting:
+            if e.to == successor:
+                self._copy.out.append(fx.Reply(e.token, res.Success(self._writer.last_lsn)))
+            else:
+                self._refuse_absent(e)

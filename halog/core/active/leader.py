@@ -428,6 +428,7 @@ class Leader:
             if self.sites.ticked():
                 self.sites_changed()
             self.reconcile()
+            self.hand_over.look()
             self.asking.ticked()
             self.lease.ticked()
             self.pushing.ticked()

@@ -81,7 +81,7 @@ def test_a_requested_transfer_is_told_with_who_asked() -> None:
     told = core.one(Tell)
     assert (told.kind, told.cause, told.more) == (TRANSFER, "asked for by somebody", {"to": "B"})
     core = Core().with_sync_replica()
-    core.step(ev.HandOverAsked(77, "C", "asked for by somebody"))  # refused
+    core.step(ev.HandOverAsked(77, "D", "asked for by somebody"))  # refused
     assert not core.of(Tell)
 
 
