@@ -28,6 +28,7 @@ from benchmarks import (
     suite_spark,
     suite_takeover,
     suite_tls,
+    suite_upgrade,
 )
 from benchmarks.calm import Calm
 from benchmarks.effort import FULL, QUICK, Effort
@@ -54,10 +55,11 @@ OWN: dict[str, Suite] = {
     "sites": suite_sites.run,
     "takeover": suite_takeover.run,
     "tls": suite_tls.run,
+    "upgrade": suite_upgrade.run,
 }
 """These make a cluster of their own."""
 
-ASKED_FOR = {"freeze", "policies", "merge", "sites", "takeover", "tls"}
+ASKED_FOR = {"freeze", "policies", "merge", "sites", "takeover", "tls", "upgrade"}
 """Only by name, the first two also in `benchmarks.peers`: minutes of their own."""
 
 

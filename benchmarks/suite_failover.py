@@ -16,6 +16,7 @@ from benchmarks.scene import WAIT_S, Scene, complete, wait_until
 from halog.cli.shared.connection import connect
 from halog.cli.shared.partition_log import PartitionLog
 from halog.config import PolicyConfig
+from halog.config.security import NOTHING_SET, SecurityConfig
 from halog.core.log.chain import Verdict
 from halog.core.log.records import Commit
 
@@ -32,12 +33,14 @@ NONE_LOST = Target(0, "value", hard=True)
 class Cluster:
     """Three nodes and a client that writes; whoever is killed is started again."""
 
-    def __init__(self, scene: Scene, name: str, sync: int, asynchronous: int) -> None:
+    def __init__(
+        self, scene: Scene, name: str, sync: int, asynchronous: int, security: SecurityConfig = NOTHING_SET
+    ) -> None:
         policy = PolicyConfig(
             "zone", partitions=3, sync_replicas=sync, async_replicas=asynchronous, local_sync="WRITE_NO_SYNC"
         )
         self.scene = scene
-        self.config: Path = scene.cluster(name, NODES, {"Item": policy})
+        self.config: Path = scene.cluster(name, NODES, {"Item": policy}, security=security)
         self.nodes = scene.open(self.config, NODES, client="client")
         self.client = self.nodes.pop("client")
         self._runs = itertools.count(1)
@@ -62,6 +65,16 @@ class Cluster:
         self.nodes[victim] = self.scene.app(self.config, victim, f"{self.config.stem}-{victim}{next(self._runs)}")
         self.nodes[victim].ask("open")
         return at, written
+
+    def fail_over(self, turn: int) -> tuple[float, dict[str, Any]]:
+        """Kill the active node of one partition after the other; (ms from there to the first new acknowledged write of
+        the slowest partition that it led, what the writers were told by partition)."""
+        self.whole()
+        state = self.state()
+        victim = state[sorted(state)[turn % len(state)]]["active"]
+        led = [p for p, t in state.items() if t["active"] == victim]
+        at, written = self.kill(victim, led)
+        return max(first_after(written[p]["times"], at) for p in led), {p: written[p] for p in led}
 
 
 def first_after(times: list[tuple[float, float]], at: float) -> float:
@@ -92,14 +105,10 @@ def failover(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
     cluster = Cluster(scene, "failover", 1, 1)
     times, told = [], Writes()
     for i in range(effort.kills):
-        cluster.whole()
-        state = cluster.state()
-        victim = state[sorted(state)[i % len(state)]]["active"]
-        led = [p for p, t in state.items() if t["active"] == victim]
-        at, written = cluster.kill(victim, led)
-        times.append(max(first_after(written[p]["times"], at) for p in led))
-        for p in led:
-            told.told(written[p]["acknowledged"], written[p]["failed"])
+        took, written = cluster.fail_over(i)
+        times.append(took)
+        for each in written.values():
+            told.told(each["acknowledged"], each["failed"])
     lost = told.wrong(happened(cluster.config))
     scene.end_all()
     name = "failover of a killed process, first new acknowledged write"

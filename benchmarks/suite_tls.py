@@ -12,6 +12,7 @@ from benchmarks.effort import Effort
 from benchmarks.figures import Row, Target, row
 from benchmarks.processes import Child
 from benchmarks.scene import Scene, complete, wait_until
+from benchmarks.suite_failover import NODES, Cluster
 from halog.adapters.tcp.connect import Dialler
 from halog.certs.authority import Holder
 from halog.certs.directory import CertsDirectory
@@ -33,6 +34,7 @@ POLICIES = {"Item": "WRITE_NO_SYNC", "Loose": "NO_SYNC", "Kept": "SYNC"}
 SLOWER = Target(1.1, "ratio", hard=True)
 FEWER = Target(0.9, "ratio", better="higher", hard=True)
 CONNECTED = Target(5.0, "value", hard=True)
+LATER = Target(1.2, "ratio", hard=True)
 
 
 def run(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
@@ -50,14 +52,30 @@ def run(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
             for clients in (1, MANY):
                 rows.append(_case(kind, policy, who, clients, {n: c[process] for n, c in found.items()}, effort, scene))
     scene.end_all()
-    return rows
+    return [*rows, _failover(scene, effort)]
 
 
-def certificates(directory: Path, cluster: str) -> Path:
-    """Make those of nodes A and B, and of a user."""
+def _failover(scene: Scene, effort: Effort) -> Row:
+    """Kills of active nodes, by turns in a cluster with TLS and in one without."""
+    name = f"{TLS}-failover"
+    secured = SecurityConfig(
+        REQUIRED, certificates(scene.directory / f"{name}-certs", name, NODES), roles={USER: "client"}
+    )
+    clusters = {TLS: Cluster(scene, name, 1, 1, secured), PLAIN: Cluster(scene, f"{PLAIN}-failover", 1, 1)}
+    times: dict[str, list[float]] = {kind: [] for kind in clusters}
+    for i in range(effort.kills):
+        for kind, cluster in clusters.items():
+            times[kind].append(cluster.fail_over(i)[0])
+    scene.end_all()
+    title = "failover of a killed process with TLS, first new acknowledged write, median"
+    return row(title, "ms", times[TLS], times[PLAIN], target=LATER, client_in="a client node")
+
+
+def certificates(directory: Path, cluster: str, nodes: str = "AB") -> Path:
+    """Make those of these nodes, and of a user."""
     now, made = dt.datetime.now(dt.UTC), CertsDirectory(directory)
     create_authority(made, cluster, now)
-    for kind, name in ((HolderKind.NODE, "A"), (HolderKind.NODE, "B"), (HolderKind.USER, USER)):
+    for kind, name in (*((HolderKind.NODE, n) for n in nodes), (HolderKind.USER, USER)):
         create(made, Holder(HolderIdentity(cluster, kind, name)), made.place("ca.key"), now)
     return directory
 
@@ -72,9 +90,7 @@ def _open(scene: Scene, file: Path) -> dict[str, Child]:
     return nodes
 
 
-def _case(
-    kind: str, policy: str, who: str, clients: int, apps: dict[str, Child], effort: Effort, scene: Scene
-) -> Row:
+def _case(kind: str, policy: str, who: str, clients: int, apps: dict[str, Child], effort: Effort, scene: Scene) -> Row:
     asked = {"kind": kind, "clients": clients}
     for app in apps.values():
         app.ask("commits", **asked, seconds=WARM_S)
