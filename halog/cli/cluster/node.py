@@ -218,13 +218,21 @@ class Signals:
 
 
 def _log_to_stderr(level: str) -> None:
-    """Set up halog's logger only: the root logger is the application's."""
+    """Set up halog's logger only, as long as the command runs: the root logger is the application's."""
     logger = logging.getLogger("halog")
+    before = logger.level, logger.propagate
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(level.upper())
     logger.propagate = False
+
+    def undo() -> None:
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+
+    click.get_current_context().call_on_close(undo)
 
 
 def _join(own: Config, name: str) -> RunningNode:

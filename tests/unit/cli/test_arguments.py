@@ -4,6 +4,7 @@ nothing is changed."""
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -208,3 +209,12 @@ def test_a_number_that_is_out_of_its_range_is_told_the_end_it_is_beyond(
     shared: Cluster, halog: Callable[..., Any], words: tuple[str, ...], told: str
 ) -> None:
     assert told in halog(*words).err
+
+
+def test_a_command_that_logs_leaves_the_logger_as_it_was(tmp_path: Path) -> None:
+    """A program may call commands in its own process, as tests do."""
+    logger = logging.getLogger("halog")
+    before = logger.level, logger.propagate, list(logger.handlers)
+    (tmp_path / "halog.toml").write_text("x = 1")
+    assert frame.main(["node", "start", "--config", str(tmp_path / "halog.toml"), "--log-level", "debug"]) == 2
+    assert (logger.level, logger.propagate, list(logger.handlers)) == before
