@@ -87,6 +87,7 @@ def start(config_path: Path, name: str | None, switch_interval_us: int | None, l
 
     began = time.monotonic()
     signals = Signals()
+    click.get_current_context().call_on_close(signals.undo)
     _log_to_stderr(log_level)
     if switch_interval_us is not None:
         sys.setswitchinterval(switch_interval_us / 1_000_000)
@@ -194,8 +195,13 @@ class Signals:
     def __init__(self) -> None:
         self._stop: SimpleQueue[int] = SimpleQueue()
         self._joining = True
-        for each in STOPPING:
-            signal.signal(each, self._stopping)
+        self._before = {each: signal.signal(each, self._stopping) for each in STOPPING}
+
+    def undo(self) -> None:
+        """Let others hear of signals again, if none came."""
+        for each, handler in self._before.items():
+            if signal.getsignal(each) == self._stopping:
+                signal.signal(each, handler)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the first signal; return whether it came within this time."""

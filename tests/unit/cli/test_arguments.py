@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +15,7 @@ import click
 import pytest
 
 from halog.cli import main as frame
+from halog.signals import STOPPING
 from tests.unit.cli.conftest import TOML, Cluster, running
 from tests.unit.cli.every_command import CALLS
 from tests.unit.cli.test_unknown_names import SITES, state
@@ -211,10 +213,15 @@ def test_a_number_that_is_out_of_its_range_is_told_the_end_it_is_beyond(
     assert told in halog(*words).err
 
 
-def test_a_command_that_logs_leaves_the_logger_as_it_was(tmp_path: Path) -> None:
+def test_a_node_that_does_not_start_leaves_logger_and_signals_as_they_were(tmp_path: Path) -> None:
     """A program may call commands in its own process, as tests do."""
-    logger = logging.getLogger("halog")
-    before = logger.level, logger.propagate, list(logger.handlers)
+
+    def now() -> tuple[Any, ...]:
+        logger = logging.getLogger("halog")
+        handlers = [signal.getsignal(each) for each in STOPPING]
+        return logger.level, logger.propagate, list(logger.handlers), handlers
+
+    before = now()
     (tmp_path / "halog.toml").write_text("x = 1")
     assert frame.main(["node", "start", "--config", str(tmp_path / "halog.toml"), "--log-level", "debug"]) == 2
-    assert (logger.level, logger.propagate, list(logger.handlers)) == before
+    assert now() == before
