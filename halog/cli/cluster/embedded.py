@@ -143,7 +143,8 @@ def _up_several(root: Path, names: Sequence[str], foreground: bool, format_: str
 def _interruptible() -> None:
     """Have SIGTERM interrupt the start, as Ctrl-C does: then the supervisor gives up, and nothing half-started stays
     behind."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    click.get_current_context().call_on_close(lambda: signal.signal(signal.SIGTERM, before))
 
 
 def _stay(sites: Sequence[EmbeddedSite], show: Callable[[], None]) -> None:
