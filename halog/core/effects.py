@@ -135,13 +135,15 @@ class TellPosition(msgspec.Struct, frozen=True):
 
 
 class SendAck(msgspec.Struct, frozen=True):
-    """Tell node `to` how far this copy is: what it has applied or only holds, and what is on its disk."""
+    """Tell node `to` how far this copy is: what it has applied or only holds, and what is on its disk. `sealed`: this
+    copy holds nothing that is pushed in this epoch any more (E1)."""
 
     to: str
     epoch: EpochId
     lsn: int
     applied: bool = True
     flushed: int = 0
+    sealed: bool = False
 
 
 class AskFlush(msgspec.Struct, frozen=True):

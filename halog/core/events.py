@@ -132,13 +132,15 @@ class AppendFailed(msgspec.Struct, frozen=True):
 
 class ReplicaAck(msgspec.Struct, frozen=True):
     """A replica has everything up to `lsn` of `epoch` in memory: `applied` after reading it from the log, or only held.
-    It has everything up to `flushed` on its disk, as far as that is known."""
+    It has everything up to `flushed` on its disk, as far as that is known. `sealed`: it holds nothing that is pushed in
+    this epoch any more (E1)."""
 
     member: Member
     epoch: EpochId
     lsn: int
     applied: bool = True
     flushed: int = 0
+    sealed: bool = False
 
 
 class FlushAsked(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.epoch_merge import EpochMerge
+from halog.core.active.epoch_renewal import EpochRenewal
 from halog.core.active.hand_over import PlannedHandOver
 from halog.core.active.leader import Leader
 from halog.core.active.lease import Predecessor
@@ -48,6 +49,7 @@ class Partition:
         self.following = Follower(state)
         self.predecessor = Predecessor(state)
         self.merging = EpochMerge(state)
+        self.renewal = EpochRenewal(state)
         self.campaign = Campaign(
             state,
             self.overrides,
@@ -162,10 +164,12 @@ class Partition:
             node_list,
             self.overrides,
             self.merging,
+            self.renewal,
             answers_early=self.following.pushed_store.withdraw,
             step_down=self.step_down,
             handed_over=self._handed_over,
         )
+        self.renewal.begins()
         leading.begin()
         if self.campaign.session_lost:
             leading.lease.heard(ev.SessionLost())

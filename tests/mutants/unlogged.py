@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from halog.core import effects as fx
+from halog.core import effects as fx, events as ev
+from halog.core.active.epoch_renewal import EpochRenewal
 from halog.core.active.leader import Leader
 from halog.core.commit.sync_set import SyncSet
 from halog.core.commit.writer import Writer
@@ -151,3 +152,15 @@ def answered_before_it_is_shown() -> None:
         out[:] = [e for e in out if not isinstance(e, fx.Show)]
 
     real = patch(Writer, "_settle_early", settle_early)
+
+
+@mutant("R6", SEEDS)
+def an_epoch_that_replicas_hold_nothing_of_goes_on() -> None:
+    """Its commits wait for the log from then on."""
+    patch(EpochRenewal, "due", lambda self, waited_for: "")
+
+
+@mutant("R6", SEEDS)
+def a_replica_does_not_say_that_it_holds_nothing_more() -> None:
+    """It told a candidate its position, and the active node goes on pushing."""
+    patch(EpochRenewal, "heard", lambda self, e: None)

@@ -258,7 +258,7 @@ class Process:
                 if not e.applied:
                     self.world.checks.said_to_hold(self, e)
                 self.world.checks.said_to_have(self, e)
-                self.world.send(self.name, e.to, ev.ReplicaAck(self.me, e.epoch, e.lsn, e.applied, e.flushed))
+                self.world.send(self.name, e.to, ev.ReplicaAck(self.me, e.epoch, e.lsn, e.applied, e.flushed, e.sealed))
             case fx.Push(data=b""):
                 self.world.shown.tell(self, e)
             case fx.Push():

@@ -390,7 +390,14 @@ class World:
                 )
             if p.shown:
                 return f"{p.name} shows what the log does not have: {p.shown}"
-        return lives.unwell(self) or zones.unwell(self) or self._not_returned(table) or self.upgrade.unwell()
+        roles = self._not_returned(table) or self._sealed(table)
+        return lives.unwell(self) or zones.unwell(self) or roles or self.upgrade.unwell()
+
+    def _sealed(self, table: PartitionTable) -> str:
+        """Sync replicas that hold nothing of what is pushed in the epoch that is led now (E1)."""
+        there = [p for p in self.processes() if p.me in table.sync_set] if self.unlogged else []
+        sealed = [p.name for p in there if p.partition.state.held.sealed >= table.epoch.number]
+        return f"{sealed} hold nothing that is pushed in epoch {table.epoch.number}" if sealed else ""
 
     def _not_returned(self, table: PartitionTable) -> str:
         able = [n for n in table.node_list if priority(table, n) != NEVER]

@@ -141,9 +141,11 @@ class HandOver:
             copy.become("hand over", f"hands over to site {site}")
             self.progress()
 
-    def renew(self) -> None:
-        """End the epoch, and begin another one here."""
+    def renew(self, why: str = "") -> None:
+        """End the epoch, and begin another one here; the event history tells `why`."""
         copy = self._copy
+        if why:
+            copy.out.append(Tell(TRANSFER, "", why, {"to": copy.me.node}))
         self.now = PlannedHandOver(NOBODY, copy.me.node, copy.now + copy.settings.drain_ms)
         copy.become("hand over", "begins another epoch")
         self.progress()

@@ -12,6 +12,7 @@ import msgspec
 
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.epoch_merge import EpochMerge
+from halog.core.active.epoch_renewal import EpochRenewal
 from halog.core.active.hand_over import HandOver, HandOverCallbacks, PlannedHandOver
 from halog.core.active.lease import Lease
 from halog.core.active.migration_steps import MigrationSteps
@@ -49,6 +50,7 @@ class Leader:
         group: NodeList,
         overrides: QuorumOverrides,
         merging: EpochMerge,
+        renewal: EpochRenewal,
         *,
         answers_early: Callable[[], None],
         step_down: Callable[[str, str], None],
@@ -60,6 +62,7 @@ class Leader:
         self._copy = copy
         self._overrides = overrides
         self._merging = merging
+        self._renewal = renewal
         self._step_down = step_down
         self.epoch = epoch
         self.node_list = group
@@ -223,6 +226,7 @@ class Leader:
             return
         if not e.applied and not self._copy.settings.pushes:
             return  # memory is not what this policy asks for (R6)
+        self._renewal.heard(e)
         acks = self.writer.acks
         known, flushed = acks.get(e.member), e.flushed and self.asking.flushed(e)
         if e.applied:
@@ -411,6 +415,10 @@ class Leader:
         """End this epoch for a merge that somebody has."""
         self._merging.asked(e, self.votes, self.hand_over)
 
+    def _may_renew(self) -> bool:
+        """Say whether this epoch could end in favour of this node now."""
+        return self._copy.role is Role.ACTIVE and self.hand_over.now is None and not self._merging.settles
+
     def _called_off(self, token: int) -> None:
         if token == OWN:
             self.returning.failed(self.awake.ms)
@@ -442,3 +450,5 @@ class Leader:
                 self.hand_over.leave()
             elif to is not None:
                 self.hand_over.begin(to)
+            elif self._may_renew() and (why := self._renewal.due(self.writer.wait_set)):
+                self.hand_over.renew(why)

@@ -152,7 +152,8 @@ class Follower:
                 copy.out.append(fx.Save(flush))
             if flush:
                 self._flushed = s.lsn
-            copy.out.append(fx.SendAck(active.node, s.epoch, s.lsn, flushed=self._flushed))
+            sealed = s.epoch.number <= copy.held.sealed
+            copy.out.append(fx.SendAck(active.node, s.epoch, s.lsn, flushed=self._flushed, sealed=sealed))
 
     def flush_asked(self, e: ev.FlushAsked) -> None:
         """Take a request to flush: commits of this epoch wait for this copy's disk (R6). It is flushed at once if the

@@ -41,7 +41,8 @@ class Control:
 
     def _acknowledged(self, member: Member, frame: frames.Acks) -> None:
         for partition, epoch, lsn, applied, flushed in frame.items:
-            self._post(partition, ev.ReplicaAck(member, epoch, lsn, applied, flushed))
+            sealed = bool(frame.sealed) and (partition, epoch) in frame.sealed
+            self._post(partition, ev.ReplicaAck(member, epoch, lsn, applied, flushed, sealed))
 
     def _heard_tails(self, tails: dict[str, int]) -> None:
         for partition, lsn in tails.items():

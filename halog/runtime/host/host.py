@@ -15,7 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from halog.core import effects as fx, events as ev
-from halog.core.ids import EpochId, Member
+from halog.core.ids import Member
 from halog.core.roles import Role
 from halog.core.settings import Settings
 from halog.core.table.tell import Tell
@@ -47,7 +47,7 @@ from halog.runtime.store.flusher import FlushedStore
 
 logger = logging.getLogger("halog.host")
 
-Ack = tuple[str, EpochId, int, bool, int]
+Ack = tuple[str, fx.SendAck]
 """Partition, epoch, lsn, applied, flushed."""
 
 SNAPSHOT_CHECK_S = 0.5
@@ -304,12 +304,12 @@ class Host:
 
     def send_ack(self, partition: str, effect: fx.SendAck) -> None:
         """Acknowledgements found while a batch of the log is read, or in one tick, leave in one frame at its end."""
-        item = (partition, effect.epoch, effect.lsn, effect.applied, effect.flushed)
+        item = (partition, effect)
         acks: dict[str, list[Ack]] | None = getattr(self._collecting, "acks", None)
         if acks is not None:
             acks.setdefault(effect.to, []).append(item)
         else:
-            self.members.send(effect.to, frames.encode(frames.Acks([item])))
+            self.members.send(effect.to, frames.encode(_acks([item])))
 
     def ask_flush(self, partition: str, effect: fx.AskFlush) -> None:
         frame = frames.encode(frames.FlushRequest(partition, effect.epoch, effect.lsn))
@@ -326,7 +326,7 @@ class Host:
         due: dict[str, list[Ack]] = getattr(self._collecting, "acks", {})
         self._collecting.acks = {}
         for to, items in due.items():
-            self.members.send(to, frames.encode(frames.Acks(items)))
+            self.members.send(to, frames.encode(_acks(items)))
 
     def role_changed(self, copy: Copy, role: str, why: str) -> None:
         logger.info("partition %s: %s (%s)", copy.name, role, why)
@@ -360,3 +360,10 @@ def _make(made: Future[LogTail], make: Callable[[], LogTail]) -> None:
 def _close(made: Future[LogTail]) -> None:
     if made.exception() is None:
         made.result().close()
+
+
+def _acks(items: list[Ack]) -> frames.Acks:
+    return frames.Acks(
+        [(partition, e.epoch, e.lsn, e.applied, e.flushed) for partition, e in items],
+        [(partition, e.epoch) for partition, e in items if e.sealed],
+    )

@@ -68,9 +68,10 @@ class Offline(_Frame):
 
 class Acks(_Frame):
     """A replica has everything up to lsn, applied or held only, and up to flushed on its disk: (partition, epoch, lsn,
-    applied, flushed)."""
+    applied, flushed). It holds nothing that is pushed in `sealed` any more: (partition, epoch)."""
 
     items: list[tuple[str, EpochId, int, bool, int]]
+    sealed: list[tuple[str, EpochId]] = []
 
 
 class FlushRequest(_Frame, tag="Flush"):
