@@ -86,6 +86,11 @@ class Load:
         with self._lock:
             return max((w.seconds for w in self.waits), default=0.0)
 
+    @property
+    def shortest_s(self) -> float:
+        """For which each thread has been at what it is at now."""
+        return time.monotonic() - max(since for _, _, since in self.doing.values())
+
     # --- what it does ---
 
     def _run(self, number: int) -> None:

@@ -17,14 +17,19 @@ from tests.integration.cluster.load import Load, tails
 from tests.integration.cluster.processes import passes, wait
 from tests.integration.cluster.test_sync_policies import on_disk
 
-pytestmark = [pytest.mark.feature("R6"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.feature("R6"), pytest.mark.timeout(600)]
 
 LESS = Durability(local="NO_SYNC")
 MORE = Durability(remote="SYNC")
 
 
+APPENDS_MS = 30_000
+"""Longer than the broker stands still in any test, also where processes stand still: no epoch is given up for it."""
+
+
 def started(make: Make, nodes: str = "ABC", partitions: int = 3, async_: int = 1) -> Cluster:
     cluster = make(nodes=nodes, partitions=partitions, async_=async_)
+    cluster.timed(append_deadline_ms=APPENDS_MS)
     cluster.start()
     cluster.whole()
     return cluster
@@ -74,10 +79,10 @@ class Landings:
 
     def go_on(self) -> None:
         """Without the log, in some partition. (Where a replica told its position in this very epoch they wait for the
-        log all the same: E1.)"""
-        passes(0.3)  # what the log had acknowledged before it stopped is told by then
+        log all the same: E1.) Of each aircraft one commit is under way: the log may have had that one before it
+        stopped, and none behind it."""
         before = {p: len(t) for p, t in self.told.items()}
-        wait(lambda: any(len(t) > before[p] + 20 for p, t in self.told.items()), "they go on", 15.0)
+        wait(lambda: any(len(t) > before[p] + 20 for p, t in self.told.items()), "they go on", APPENDS_MS / 2_000)
 
     def landed(self) -> dict[str, int]:
         """By partition, as anybody reads it now."""
@@ -100,7 +105,7 @@ def test_while_the_log_stands_still_those_go_on_that_do_not_wait_for_it(make: Ma
             waited = plain.is_alive()
         finally:
             cluster.site.resume("kafka")
-    plain.join(20)
+    plain.join(60)
     assert (waited, plain.is_alive()) == (True, False)
     for partition, (tail,) in tails(node, "last-").items():  # behind all of them, and in the log
         create(node, tail)
@@ -164,7 +169,7 @@ def test_what_cannot_be_given_is_refused_and_nothing_is_in_the_log(make: Make) -
     cluster = started(make, nodes="AB", partitions=1, async_=0)
     node = cluster.client()
     create(node, "one", MORE)
-    before = history(cluster, "p-0").lsn
+    before = history(cluster, "p-0").ids.keys()
     with pytest.raises(RefusedError, match="p-0 is of policy p with sync_replicas = 1"):
         create(node, "two", Durability(remote="SYNC", replicas=2))
     (victim,) = (r.node for r in cluster.table("p-0").replicas)
@@ -172,7 +177,7 @@ def test_what_cannot_be_given_is_refused_and_nothing_is_in_the_log(make: Make) -
     wait(lambda: not cluster.table("p-0").replicas, "it has left the node list")
     with pytest.raises(ReplicasError, match="0 sync replicas are there, 1 are to flush"):
         create(node, "two", MORE)
-    assert history(cluster, "p-0").lsn == before
+    assert history(cluster, "p-0").ids.keys() == before
     create(node, "two")
     cluster.start([victim])
     cluster.whole()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -17,20 +18,34 @@ from tests.integration.cluster.processes import passes, wait
 from tests.integration.cluster.test_kill import whole_again
 from tests.integration.site import Site
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 SERVERS: tuple[ServerName, ...] = ("kafka", "zookeeper")
-SERVES_AGAIN_S = 20.0
+SERVES_AGAIN_S = 60.0
 """After a server answers again: a new session and an election are a second; the machine is busy."""
+STILL_S = 2.0
+FENCED_S = 3.0
+"""After this time Kafka fences a broker that is silent."""
+
+
+def roles(cluster: Cluster) -> dict[str, object]:
+    """Return who is active."""
+    return {t.name: (t.epoch, t.active) for t in cluster.tables()}
 
 
 def in_place(cluster: Cluster) -> dict[str, object]:
-    """Return who is active, once every role is where it is preferred. What a test before this one has moved would come
-    back by itself, half a minute later."""
-    for t in cluster.tables():
-        if t.node_list[0] != t.configured[0]:
-            cluster.client().runtime.operators.hand_over(t.name, t.configured[0])
-    return {t.name: (t.epoch, t.active) for t in cluster.tables()}
+    """Return who is active, once every role is where it is preferred."""
+    cluster.in_place()
+    return roles(cluster)
+
+
+def stood_still(site: Site, load: Load) -> float:
+    """Stop the broker until all callers have waited for two seconds. Return how long it stood still."""
+    site.pause("kafka")
+    began = time.monotonic()
+    wait(lambda: load.shortest_s >= STILL_S, "every caller waits")
+    site.resume("kafka")
+    return time.monotonic() - began
 
 
 @pytest.fixture(autouse=True)
@@ -62,13 +77,13 @@ def test_the_broker_stands_still_for_two_seconds(cluster: Cluster, site: Site) -
     deposed for it, and nobody gets an error."""
     with Load(cluster.client(), "pause") as load:
         before = in_place(cluster)
-        site.pause("kafka")
-        passes(2.0)
-        site.resume("kafka")
+        while stood_still(site, load) >= FENCED_S:  # this process stood still meanwhile: that was another fault
+            load.flows(SERVES_AGAIN_S)
+            before = in_place(cluster)
         load.flows(SERVES_AGAIN_S)
-        assert {t.name: (t.epoch, t.active) for t in cluster.tables()} == before
+        assert roles(cluster) == before
     assert load.errors == []
-    assert load.longest_s > 2.0
+    assert load.longest_s >= STILL_S
     check(cluster, load)
 
 
@@ -83,7 +98,7 @@ def test_commits_go_on_without_zookeeper(cluster: Cluster, site: Site) -> None:
         load.flows(SERVES_AGAIN_S)
         site.start_server("zookeeper")
         wait(lambda: sorted(cluster.registered()) == ["A", "B", "C"], "all nodes are registered again", SERVES_AGAIN_S)
-        assert {t.name: (t.epoch, t.active) for t in cluster.tables()} == before
+        assert roles(cluster) == before
         victim = cluster.table("p-0").node_list[0]
         cluster.kill(victim)
         load.flows(SERVES_AGAIN_S)
@@ -118,8 +133,7 @@ def test_a_node_cut_off_from_zookeeper_serves_on_until_it_is_replaced(cluster: C
         cluster.processes[cut_off].terminate()
         cluster.launch(cut_off, cluster.configuration("behind-proxy.toml", zookeeper=proxy.address)).ready()
         whole_again(cluster)
-        cluster.client().runtime.operators.hand_over("p-0", cut_off)
-        wait(lambda: cluster.table("p-0").node_list[:1] == (cut_off,), f"{cut_off} is active")
+        cluster.lead("p-0", cut_off)
         whole_again(cluster)
         run = cluster.registered()[cut_off]
         with Load(cluster.client(), "expired") as load:

@@ -16,7 +16,7 @@ from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load
 
-pytestmark = [pytest.mark.feature("R6"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.feature("R6"), pytest.mark.timeout(600)]
 
 BOTH = pytest.mark.parametrize("policy", ["WRITE_NO_SYNC", pytest.param("SYNC", marks=pytest.mark.long)])
 """For SYNC there are other quick tests: in `test_durability.py`, and in `tests/faults/test_survives.py`."""
@@ -62,6 +62,7 @@ def test_a_killed_replica_has_stored_all_it_acknowledged(make: Make, policy: str
 def test_what_a_replica_acknowledged_while_the_log_stood_still_outlives_all_processes(make: Make, policy: str) -> None:
     """Both nodes are killed, and the broker with what it was sent and has not read: a replica's store alone has it."""
     cluster = make(nodes="AB", partitions=1, async_=0, local_sync="NO_SYNC", remote_sync=policy)
+    cluster.timed(append_deadline_ms=30_000)  # no epoch is given up while the broker stands still
     cluster.start()
     cluster.whole()
     with Load(cluster.client(), "before") as load:

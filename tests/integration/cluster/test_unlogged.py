@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -11,15 +12,16 @@ from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load, tails
 from tests.integration.cluster.processes import passes, wait
-from tests.integration.cluster.test_durability import Landings
+from tests.integration.cluster.test_durability import APPENDS_MS, Landings
 from tests.integration.cluster.test_quorum import halog
 
-pytestmark = [pytest.mark.feature("R6"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.feature("R6"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture
 def unlogged(make: Make) -> Cluster:
     cluster = make(nodes="ABC", partitions=3, sync=1, async_=1, local_sync="NO_SYNC")
+    cluster.timed(append_deadline_ms=APPENDS_MS)
     cluster.start()
     cluster.whole()
     return cluster
@@ -51,11 +53,12 @@ def kill_both(cluster: Cluster) -> tuple[list[str], str]:
     (third,) = set("ABC") - set(both)
     with Load(node, "both", threads=1) as load:
         load.flows(20)
+    claims = cluster.log_of(third).count("partition p-0: claiming")  # at the start several may try
     for do in (cluster.freeze, cluster.kill):  # none of them is to see the other one die
         for name in both:
             do(name)
     wait(lambda: "HALOG-1018 partition p-0" in cluster.log_of(third), "the third one says what it waits for")
-    assert "partition p-0: claiming" not in cluster.log_of(third)[-2_000:]
+    assert cluster.log_of(third).count("partition p-0: claiming") == claims
     return both, third
 
 
@@ -72,7 +75,12 @@ def test_with_all_that_had_it_in_memory_gone_nobody_goes_on_until_an_operator_sa
     halog(unlogged, "partition", "accept-loss", "p-0", "--cluster", unlogged.name, "--reason", "both burnt down")
     goes_on(unlogged, tails(node, "accepted-")["p-0"][0])
     assert unlogged.table("p-0").node_list == (third,)
-    (told,) = (e for e in halog(unlogged, "events", "--partition", "p-0") if e["code"] == "HALOG-1019")
+
+    def lost() -> list[Any]:
+        return [e for e in halog(unlogged, "events", "--partition", "p-0") if e["code"] == "HALOG-1019"]
+
+    wait(lost, "the history has it")
+    (told,) = lost()
     assert (told["more"]["given_up"], told["more"]["reason"]) == (sorted(both), "both burnt down")
     assert (told["node"], told["text"].endswith(": both burnt down")) == (told["more"]["by"], True), told
     why = f"an operator gave up what {', '.join(sorted(both))} may have in memory"
@@ -91,7 +99,7 @@ def test_those_that_had_it_in_memory_are_started_again_and_it_goes_on_and_says_w
     both, _ = kill_both(unlogged)
     unlogged.start(both)
     goes_on(unlogged, tails(node, "again-")["p-0"][0])
-    assert any("HALOG-1019 partition p-0" in unlogged.log_of(n) for n in "ABC")
+    wait(lambda: any("HALOG-1019 partition p-0" in unlogged.log_of(n) for n in "ABC"), "a node says so")
     unlogged.whole()
 
 
@@ -136,18 +144,17 @@ def test_a_replica_shows_an_acknowledged_commit_while_the_log_stands_still(unlog
     threads = [threading.Thread(target=create, args=(p,), daemon=True) for p in mine]
     unlogged.site.pause("kafka")
     try:
-        passes(0.3)  # what the log had acknowledged before it stopped is told by then
         for thread in threads:
             thread.start()
-        wait(lambda: bool(told), "one of them is answered", 5.0)
+        wait(lambda: bool(told), "one of them is answered", 10.0)
         partition, lsn = next(iter(told.items()))
         replica, tail = replicas[partition], mine[partition]
-        wait(lambda: versions(unlogged, replica, partition, tail) == [lsn], f"{replica} shows it", 2.0)
+        wait(lambda: versions(unlogged, replica, partition, tail) == [lsn], f"{replica} shows it", 10.0)
         assert unlogged.copies(replica)[partition]["lsn"] < lsn, "its log has it not"
     finally:
         unlogged.site.resume("kafka")
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     unlogged.whole()
     histories = check(unlogged)
     for partition, tail in mine.items():
@@ -176,10 +183,9 @@ def test_a_copy_that_shows_what_the_log_lacks_is_compared_when_the_log_has_it(un
     makers = [threading.Thread(target=create, args=(p,), daemon=True) for p in mine]
     unlogged.site.pause("kafka")
     try:
-        passes(0.3)
         for thread in makers:
             thread.start()
-        wait(lambda: bool(told), "one of them is answered", 5.0)
+        wait(lambda: bool(told), "one of them is answered", 10.0)
         partition = next(iter(told))
         active = unlogged.table(partition).active
         assert active is not None

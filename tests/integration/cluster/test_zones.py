@@ -17,10 +17,12 @@ from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.processes import wait
 from tests.integration.cluster.test_kill import whole_again
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 TWO = "minimum_votes = 2"
-SOON_S = 10.0
-"""Silence is noticed after 1.5 s here; the rest is a busy machine."""
+SOON_S = 60.0
+"""Silence is noticed after 1.5 s here; the rest is a busy machine, where each look of an operator takes seconds."""
+REFUSES_S = 20.0
+"""A caller who is refused does not wait until his deadline, which is twice as long."""
 
 
 def halog(cluster: Cluster, *args: str) -> tuple[int, Any]:
@@ -63,10 +65,10 @@ def standing(cluster: Cluster, node: str) -> str:
 def test_two_of_three_killed_the_third_serves_nothing_until_one_is_back(make: Make) -> None:
     """The one that is left is the active one; it has the log and ZooKeeper, and no quorum of its zone."""
     cluster, node, last, others = begun(make, zone_quorum=TWO)
-    assert halog(cluster, "zone", "show", "home")[0] == 0
+    wait(lambda: shown(cluster)[0] == 0, "the zone is well", SOON_S)
     cluster.kill(others[0])
     assert land(node) == 1, "two votes are enough"
-    assert standing(cluster, last) == "partial"
+    wait(lambda: standing(cluster, last) == "partial", "the last one knows that one is gone", SOON_S)
     cluster.kill(others[1])
     wait(lambda: standing(cluster, last) == "disabled", "the last one has no quorum", SOON_S)
     began = time.monotonic()
@@ -74,21 +76,34 @@ def test_two_of_three_killed_the_third_serves_nothing_until_one_is_back(make: Ma
         ZoneQuorumError, match=f"node {last} is offline: zone home has no quorum here: 1 votes, 2 needed"
     ):
         land(node)
-    assert time.monotonic() - began < SOON_S
+    assert time.monotonic() - began < REFUSES_S
     gone = {last: "disabled", others[0]: "down", others[1]: "down"}
     wait(lambda: nodes_of(cluster) == gone, "a dead node is silent until its session ends", SOON_S)
-    code, zone = halog(cluster, "zone", "show", "home")
-    assert (code, zone["state"]) == (4, "disabled")
-    assert cluster.copies(last)["p-0"]["role"] == "offline"
+    wait(lambda: shown(cluster) == (4, "disabled"), "an operator is told", SOON_S)
+    wait(lambda: cluster.copies(last).get("p-0", {}).get("role") == "offline", "its copy is offline")
     cluster.start([others[0]])
     wait(lambda: standing(cluster, last) == "partial", "the quorum is back", SOON_S)
-    assert land(node) == 2
+    assert landed(node) == 2
     cluster.start([others[1]])
     whole_again(cluster)
-    assert land(node) == 3
-    codes = [e["code"] for e in halog(cluster, "events")[1] if e["by"] == last and e["more"].get("zone") == "home"]
-    assert codes.index("HALOG-1023") < codes.index("HALOG-1021") < len(codes) - 1 - codes[::-1].index("HALOG-1022")
+    assert landed(node) == 3
+
+    def told() -> bool:
+        events = halog(cluster, "events")[1]
+        codes = [e["code"] for e in events if e["by"] == last and e["more"].get("zone") == "home"]
+        if not {"HALOG-1021", "HALOG-1022", "HALOG-1023"} <= set(codes):
+            return False
+        back = len(codes) - 1 - codes[::-1].index("HALOG-1022")
+        return codes.index("HALOG-1023") < codes.index("HALOG-1021") < back
+
+    wait(told, "the history has it, in this order", SOON_S)
     check(cluster)
+
+
+def shown(cluster: Cluster) -> tuple[int, str]:
+    """The exit code and the state of the zone, as an operator is shown them."""
+    code, zone = halog(cluster, "zone", "show", "home")
+    return code, zone["state"]
 
 
 @pytest.mark.long
@@ -131,20 +146,23 @@ def test_an_operator_switches_the_quorum_off_and_the_last_one_goes_on(make: Make
         is True
     )
     wait(lambda: standing(cluster, last) == "partial", "it goes on", SOON_S)
-    assert _landed(node) == 1
+    assert landed(node) == 1
     assert halog(cluster, "zone", "quorum", "home", "--on")[1]["off"] is False
     wait(lambda: standing(cluster, last) == "disabled", "it is offline again", SOON_S)
     with pytest.raises(ZoneQuorumError):
         land(node)
-    switched = [(e["more"]["now"], e["cause"]) for e in halog(cluster, "events")[1] if e["code"] == "HALOG-1025"]
-    assert switched == [("off", reason), ("on", "asked for")]
+
+    def switched() -> list[tuple[str, str]]:
+        return [(e["more"]["now"], e["cause"]) for e in halog(cluster, "events")[1] if e["code"] == "HALOG-1025"]
+
+    wait(lambda: switched() == [("off", reason), ("on", "asked for")], "the history has both", SOON_S)
     cluster.start(others)
     whole_again(cluster)
-    assert _landed(node) == 2
+    assert landed(node) == 2
     check(cluster)
 
 
-def _landed(node: RunningNode) -> int:
+def landed(node: RunningNode) -> int:
     """The last one is about to open its epoch: callers wait, or hear that nobody serves yet."""
     until = time.monotonic() + SOON_S
     while True:
