@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from halog.backend import Outcome
-from halog.core.durability import Durability, checked
+from halog.core.durability import Durability
 from halog.errors import (
     ConflictError,
     DeclarationError,
@@ -39,12 +39,13 @@ from halog.errors import (
 from halog.schema.reference import Ref
 from halog.transactions import commit as commits, retry
 from halog.transactions.context import CURRENT, check_may_change, forked_error
+from halog.transactions.kind import USUAL, Read, TransactionKind
 from halog.transactions.load import BATCH, Duplicates, Loaded
 from halog.transactions.mailbox import Mailbox
 from halog.transactions.node import Node as SyncNode
 from halog.transactions.reading import OPEN
 from halog.transactions.token import Token
-from halog.transactions.writing import Read, Transaction as SyncTransaction
+from halog.transactions.writing import Transaction as SyncTransaction
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -105,12 +106,17 @@ class Node:
         return Transaction(self, self.sync.transaction(read=read, after=after, durability=durability))
 
     def transactional(
-        self, *, retries: int = retry.RETRIES, durability: Durability | None = None
+        self,
+        *,
+        retries: int = retry.RETRIES,
+        read: Read = "active",
+        after: Token | Iterable[Token] = (),
+        durability: Durability | None = None,
     ) -> Callable[[Callable[Concatenate[Transaction, P], Awaitable[R]]], Callable[P, Awaitable[R]]]:
         """Decorate a coroutine function whose first parameter is the transaction: `@node.transactional()` over `async
         def land(tx, tail)`, called as `land(tail)`. After a ConflictError it is run again, at most `retries` times
-        (D1); `durability` is as in `transaction` (R6)."""
-        asked = checked(durability)
+        (D1); `read`, `after` and `durability` are as in `transaction` (R5, R6)."""
+        kind = TransactionKind.of(read, after, durability)
 
         def wrap(func: Callable[Concatenate[Transaction, P], Awaitable[R]]) -> Callable[P, Awaitable[R]]:
             if not inspect.iscoroutinefunction(func):
@@ -118,18 +124,18 @@ class Node:
 
             @functools.wraps(func)
             async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-                return await self._run(lambda tx: func(tx, *args, **kwargs), retries, asked)
+                return await self._run(lambda tx: func(tx, *args, **kwargs), retries, kind)
 
             return call
 
         return wrap
 
-    async def _run(self, func: Callable[[Transaction], Awaitable[R]], retries: int, durability: Durability | None) -> R:
+    async def _run(self, func: Callable[[Transaction], Awaitable[R]], retries: int, kind: TransactionKind = USUAL) -> R:
         settled: dict[str, int] = {}
         attempts = retry.RetryCounter(retries)
         while True:
             try:
-                async with Transaction(self, self.sync.begin(settled, durability)) as tx:
+                async with Transaction(self, self.sync.begin(settled, kind)) as tx:
                     return await func(tx)
             except ConflictError as error:
                 seconds = attempts.failed(error)
