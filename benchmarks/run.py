@@ -45,6 +45,7 @@ OWN: dict[str, Suite] = {
     "restore": suite_restore.run,
     "failover": suite_failover.failover,
     "pause": suite_failover.pause,
+    "notifiers": suite_failover.notifiers,
     "placement": suite_placement.run,
     "transfer": suite_roles.transfer,
     "freeze": suite_roles.freeze,
@@ -57,7 +58,7 @@ OWN: dict[str, Suite] = {
 }
 """These make a cluster of their own."""
 
-ASKED_FOR = {"freeze", "policies", "merge", "sites", "takeover", "tls"}
+ASKED_FOR = {"freeze", "notifiers", "policies", "merge", "sites", "takeover", "tls"}
 """Only by name, the first two also in `benchmarks.peers`: minutes of their own."""
 
 
