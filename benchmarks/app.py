@@ -103,6 +103,11 @@ class App:
         self.runtime.operators.hand_over(partition, to)
         return {}
 
+    def hang(self) -> dict[str, Any]:
+        """Have a notifier of remote nodes that never returns (N3)."""
+        self.node.on_node_change(available=lambda change: threading.Event().wait())
+        return {}
+
     def lead(self) -> dict[str, Any]:
         """Become active for every partition: whoever came first may have been quicker."""
         for name, table in self.state().items():

@@ -46,6 +46,7 @@ OWN: dict[str, Suite] = {
     "restore": suite_restore.run,
     "failover": suite_failover.failover,
     "pause": suite_failover.pause,
+    "notifiers": suite_failover.notifiers,
     "placement": suite_placement.run,
     "transfer": suite_roles.transfer,
     "freeze": suite_roles.freeze,
@@ -59,7 +60,7 @@ OWN: dict[str, Suite] = {
 }
 """These make a cluster of their own."""
 
-ASKED_FOR = {"freeze", "policies", "merge", "sites", "takeover", "tls", "upgrade"}
+ASKED_FOR = {"freeze", "policies", "merge", "sites", "takeover", "tls", "notifiers", "upgrade"}
 """Only by name, the first two also in `benchmarks.peers`: minutes of their own."""
 
 

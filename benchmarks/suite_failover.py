@@ -1,4 +1,5 @@
-"""What a client sees when processes are killed: kill -9 of the active node, and of a sync replica."""
+"""What a client sees when processes are killed: kill -9 of the active node, and of a sync replica; also while notifiers
+of the other nodes hang."""
 
 from __future__ import annotations
 
@@ -34,7 +35,14 @@ class Cluster:
     """Three nodes and a client that writes; whoever is killed is started again."""
 
     def __init__(
-        self, scene: Scene, name: str, sync: int, asynchronous: int, security: SecurityConfig = NOTHING_SET
+        self,
+        scene: Scene,
+        name: str,
+        sync: int,
+        asynchronous: int,
+        security: SecurityConfig = NOTHING_SET,
+        *,
+        hanging: bool = False,
     ) -> None:
         policy = PolicyConfig(
             "zone", partitions=3, sync_replicas=sync, async_replicas=asynchronous, local_sync="WRITE_NO_SYNC"
@@ -44,6 +52,9 @@ class Cluster:
         self.nodes = scene.open(self.config, NODES, client="client")
         self.client = self.nodes.pop("client")
         self._runs = itertools.count(1)
+        self._hanging = hanging
+        for node in self.nodes.values():
+            self._notify(node)
 
     def state(self) -> dict[str, Any]:
         """As the client sees it."""
@@ -64,6 +75,7 @@ class Cluster:
         written = self.client.ask("end_writes")
         self.nodes[victim] = self.scene.app(self.config, victim, f"{self.config.stem}-{victim}{next(self._runs)}")
         self.nodes[victim].ask("open")
+        self._notify(self.nodes[victim])
         return at, written
 
     def fail_over(self, turn: int) -> tuple[float, dict[str, Any]]:
@@ -75,6 +87,11 @@ class Cluster:
         led = [p for p, t in state.items() if t["active"] == victim]
         at, written = self.kill(victim, led)
         return max(first_after(written[p]["times"], at) for p in led), {p: written[p] for p in led}
+
+    def _notify(self, node: Child) -> None:
+        """Let the node's notifiers hang, if this is about that: each is under way for every other node."""
+        if self._hanging:
+            node.ask("hang")
 
 
 def first_after(times: list[tuple[float, float]], at: float) -> float:
@@ -119,6 +136,23 @@ def failover(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
         _single(f"{name}, worst", max(times), max(baseline), len(times), worst),
         row("acknowledged writes lost in these kills", "1", [lost], target=NONE_LOST, client_in=CLIENT),
     ]
+
+
+def notifiers(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
+    """Kill the active of one partition after the other, in two clusters by turns: in one of them every notifier hangs
+    (N3)."""
+    taken: dict[bool, list[float]] = {False: [], True: []}
+    clusters = {hanging: Cluster(scene, "hangs" if hanging else "returns", 1, 1, hanging=hanging) for hanging in taken}
+    for i in range(effort.kills):
+        for hanging, cluster in clusters.items():
+            cluster.whole()
+            state = cluster.state()
+            partition = sorted(state)[i % len(state)]
+            at, written = cluster.kill(state[partition]["active"], [partition])
+            taken[hanging].append(first_after(written[partition]["times"], at))
+    scene.end_all()
+    name = "failover of a killed process while notifiers hang, first new acknowledged write, median; beside none"
+    return [row(name, "ms", taken[True], taken[False], target=Target(1.2, "ratio"), client_in=CLIENT)]
 
 
 def pause(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:

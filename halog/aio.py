@@ -20,31 +20,37 @@ import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from halog.backend import Outcome
-from halog.core.durability import Durability, checked
+from halog.core.durability import Durability
 from halog.errors import (
+    ClosedError,
     ConflictError,
     DeclarationError,
     HalogError,
     NoTransactionError,
     OutcomeUnknownError,
     RecordFormatError,
+    RefusedError,
 )
 from halog.schema.reference import Ref
 from halog.transactions import commit as commits, retry
 from halog.transactions.context import CURRENT, check_may_change, forked_error
+from halog.transactions.kind import USUAL, Read, TransactionKind
 from halog.transactions.load import BATCH, Duplicates, Loaded
 from halog.transactions.mailbox import Mailbox
 from halog.transactions.node import Node as SyncNode
 from halog.transactions.reading import OPEN
 from halog.transactions.token import Token
-from halog.transactions.writing import Read, Transaction as SyncTransaction
+from halog.transactions.writing import Transaction as SyncTransaction
+
+if TYPE_CHECKING:
+    from halog.runtime.events.node_notifiers import NodeChange
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -105,12 +111,17 @@ class Node:
         return Transaction(self, self.sync.transaction(read=read, after=after, durability=durability))
 
     def transactional(
-        self, *, retries: int = retry.RETRIES, durability: Durability | None = None
+        self,
+        *,
+        retries: int = retry.RETRIES,
+        read: Read = "active",
+        after: Token | Iterable[Token] = (),
+        durability: Durability | None = None,
     ) -> Callable[[Callable[Concatenate[Transaction, P], Awaitable[R]]], Callable[P, Awaitable[R]]]:
         """Decorate a coroutine function whose first parameter is the transaction: `@node.transactional()` over `async
         def land(tx, tail)`, called as `land(tail)`. After a ConflictError it is run again, at most `retries` times
-        (D1); `durability` is as in `transaction` (R6)."""
-        asked = checked(durability)
+        (D1); `read`, `after` and `durability` are as in `transaction` (R5, R6)."""
+        kind = TransactionKind.of(read, after, durability)
 
         def wrap(func: Callable[Concatenate[Transaction, P], Awaitable[R]]) -> Callable[P, Awaitable[R]]:
             if not inspect.iscoroutinefunction(func):
@@ -118,18 +129,18 @@ class Node:
 
             @functools.wraps(func)
             async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-                return await self._run(lambda tx: func(tx, *args, **kwargs), retries, asked)
+                return await self._run(lambda tx: func(tx, *args, **kwargs), retries, kind)
 
             return call
 
         return wrap
 
-    async def _run(self, func: Callable[[Transaction], Awaitable[R]], retries: int, durability: Durability | None) -> R:
+    async def _run(self, func: Callable[[Transaction], Awaitable[R]], retries: int, kind: TransactionKind = USUAL) -> R:
         settled: dict[str, int] = {}
         attempts = retry.RetryCounter(retries)
         while True:
             try:
-                async with Transaction(self, self.sync.begin(settled, durability)) as tx:
+                async with Transaction(self, self.sync.begin(settled, kind)) as tx:
                     return await func(tx)
             except ConflictError as error:
                 seconds = attempts.failed(error)
@@ -146,6 +157,59 @@ class Node:
         """Create many objects fast; see `halog.Node.load`. A thread reads the iterable."""
         check_may_change()  # that thread has another context
         return await _finished(self.submit(partial(self.sync.load, objects, batch=batch, duplicates=duplicates)))
+
+    # --- other nodes ---
+
+    def node_states(self) -> dict[str, NodeChange]:
+        """See `node_states` of a running node (N3); it needs no I/O, so no `await`."""
+        found: dict[str, NodeChange] = self._running.node_states()
+        return found
+
+    def on_node_change(
+        self, *, available: NodeNotifier | None = None, unavailable: NodeNotifier | None = None
+    ) -> Callable[[], None]:
+        """Call coroutine functions in the running loop for remote nodes that come and go: `async def came(tx, change)`.
+        Returns what takes both away again (N3).
+
+        What the transaction changes happens when the coroutine returns; after a ConflictError it is run again. For one
+        node they run one after the other, for several side by side. Once the loop has ended no call begins.
+        RefusedError: neither is given, or it is no coroutine function; ClosedError, ForkedError. See `on_node_change`
+        of a running node.
+        """
+        loop = asyncio.get_running_loop()
+        if available is None and unavailable is None:
+            raise RefusedError("nothing to call: give on_node_change available=…, unavailable=…, or both")
+        remove: Callable[[], None] = self._running.follow_nodes(
+            self._handed_over(loop, "available", available), self._handed_over(loop, "unavailable", unavailable)
+        )
+        return remove
+
+    @property
+    def _running(self) -> Any:
+        """Return the node as one of a cluster: a node without one, as tests have it, knows of no other nodes."""
+        return self.sync
+
+    def _handed_over(
+        self, loop: asyncio.AbstractEventLoop, name: str, notifier: NodeNotifier | None
+    ) -> Callable[[NodeChange], None] | None:
+        """Return what a thread calls: it has the loop run the notifier, and waits for its end."""
+        if notifier is None:
+            return None
+        if not inspect.iscoroutinefunction(notifier):
+            said = "is no coroutine function; give `async def` of a transaction and a NodeChange"
+            raise RefusedError(f"on_node_change: {name}={notifier!r} {said}")
+
+        @functools.wraps(notifier)
+        def call(change: NodeChange) -> None:
+            running = self._run(lambda tx: notifier(tx, change), retry.RETRIES)
+            try:
+                future = asyncio.run_coroutine_threadsafe(running, loop)
+            except RuntimeError:
+                running.close()
+                raise ClosedError("the event loop that it was to run in has ended") from None
+            future.result()
+
+        return call
 
 
 class Transaction:
@@ -316,6 +380,10 @@ class Transaction:
             return await _finished(future)
         finally:
             self._lock.release()
+
+
+NodeNotifier = Callable[[Transaction, "NodeChange"], Coroutine[Any, Any, object]]
+"""What `Node.on_node_change` calls."""
 
 
 async def _finished(future: asyncio.Future[R]) -> R:

@@ -11,15 +11,16 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from halog.backend import Backend, Outcome
 from halog.core.durability import Durability, checked
-from halog.errors import ClosedError, HalogError, NoTransactionError, RefusedError
+from halog.errors import ClosedError, HalogError, NoTransactionError
 from halog.schema.reference import Ref
 from halog.schema.registry import DEFAULT, Registry
 from halog.transactions import load as bulk, outcomes, retry
 from halog.transactions.context import check_may_change, forked_error, open_here
 from halog.transactions.execute import Executor
+from halog.transactions.kind import USUAL, Read, TransactionKind, check_read
 from halog.transactions.space import MAX_RECORD_BYTES, Space
 from halog.transactions.token import Token, merged
-from halog.transactions.writing import MODES, Read, Transaction
+from halog.transactions.writing import Transaction
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -129,20 +130,27 @@ class Node:
             tx.durability = checked(durability)
         return tx
 
-    def _special(self, read: str, after: dict[str, int]) -> Transaction:
-        if read not in MODES:
-            raise RefusedError(f"read={read!r} is none of {', '.join(MODES)}; see docs/guides/reads.md", read=read)
+    def _special(self, read: str, after: dict[str, int], settled: Mapping[str, int] | None = None) -> Transaction:
+        check_read(read)
         return Transaction.special_one(
-            self.space, local=read == "local", after=after, barrier=read == "barrier", leased=read == "lease"
+            self.space,
+            local=read == "local",
+            settled=settled,
+            after=after,
+            barrier=read == "barrier",
+            leased=read == "lease",
         )
 
-    def begin(self, settled: Mapping[str, int], durability: Durability | None = None) -> Transaction:
-        """Return a new transaction whose reads wait for these positions."""
+    def begin(self, settled: Mapping[str, int], kind: TransactionKind = USUAL) -> Transaction:
+        """Return a new transaction of this kind, whose reads wait for these positions."""
         if self._closed or self.space.forked:
             self.check_open()
-        tx = Transaction.special_one(self.space, settled=settled) if settled else Transaction(self.space)
-        if durability is not None:
-            tx.durability = durability
+        if kind.read != "active" or kind.after:
+            tx = self._special(kind.read, dict(kind.after), settled or None)
+        else:
+            tx = Transaction.special_one(self.space, settled=settled) if settled else Transaction(self.space)
+        if kind.durability is not None:
+            tx.durability = kind.durability
         return tx
 
     @overload
@@ -150,7 +158,13 @@ class Node:
 
     @overload
     def transactional(
-        self, /, *, retries: int = retry.RETRIES, durability: Durability | None = None
+        self,
+        /,
+        *,
+        retries: int = retry.RETRIES,
+        read: Read = "active",
+        after: Token | Iterable[Token] = (),
+        durability: Durability | None = None,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
     def transactional(
@@ -159,12 +173,15 @@ class Node:
         /,
         *,
         retries: int = retry.RETRIES,
+        read: Read = "active",
+        after: Token | Iterable[Token] = (),
         durability: Durability | None = None,
     ) -> Any:
         """Decorate a function: each call runs it in a transaction, and again after a ConflictError, at most `retries`
-        times (D1). Write `@node.transactional` or `@node.transactional(retries=5)`. `durability` is as in `transaction`
-        (R6). Raises the last ConflictError."""
-        made: Callable[..., Any] = retry.decorate(lambda: self, retries, durability)
+        times (D1). Write `@node.transactional` or `@node.transactional(retries=5)`. `read`, `after` and `durability`
+        are as in `transaction` (R5, R6). Raises the last ConflictError."""
+        kind = TransactionKind.of(read, after, durability)
+        made: Callable[..., Any] = retry.decorate(lambda: self, retries, kind)
         return made if func is None else made(func)
 
     def current(self) -> Transaction:

@@ -10,11 +10,13 @@ import functools
 import inspect
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, overload
 
-from halog.core.durability import Durability, checked
+from halog.core.durability import Durability
 from halog.errors import ConflictError, DeclarationError, LockedError, NodeError
+from halog.transactions.kind import USUAL, Read, TransactionKind
+from halog.transactions.token import Token
 
 if TYPE_CHECKING:
     from halog.transactions.node import Node
@@ -34,13 +36,13 @@ HELD_S: Final = 5.0
 """Longer than the objects of a dead initiator are held (`timing.doubt_timeout_ms`), and than freeing them takes."""
 
 
-def run(node: Node, func: Callable[[], R], retries: int, durability: Durability | None = None) -> R:
+def run(node: Node, func: Callable[[], R], retries: int, kind: TransactionKind = USUAL) -> R:
     """Call `func` in a transaction of `node`, again after a conflict; raises the last ConflictError."""
     settled: dict[str, int] = {}
     attempts = RetryCounter(retries)
     while True:
         try:
-            with node.begin(settled, durability):
+            with node.begin(settled, kind):
                 return func()
         except ConflictError as error:
             seconds = attempts.failed(error)
@@ -86,10 +88,9 @@ def remember(settled: dict[str, int], error: ConflictError) -> None:
 
 
 def decorate(
-    node_of: Callable[[], Node], retries: int, durability: Durability | None = None
+    node_of: Callable[[], Node], retries: int, kind: TransactionKind = USUAL
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return the decorator; it calls `node_of` at each call."""
-    asked = checked(durability)
     if type(retries) is not int or retries < 0:
         raise DeclarationError(f"retries must be an int of at least 0, not {retries!r}")
 
@@ -99,7 +100,7 @@ def decorate(
 
         @functools.wraps(func)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return run(node_of(), lambda: func(*args, **kwargs), retries, asked)
+            return run(node_of(), lambda: func(*args, **kwargs), retries, kind)
 
         return call
 
@@ -125,15 +126,26 @@ def transaction(func: Callable[P, R], /) -> Callable[P, R]: ...
 
 @overload
 def transaction(
-    *, retries: int = RETRIES, durability: Durability | None = None
+    *,
+    retries: int = RETRIES,
+    read: Read = "active",
+    after: Token | Iterable[Token] = (),
+    durability: Durability | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def transaction(
-    func: Callable[..., Any] | None = None, /, *, retries: int = RETRIES, durability: Durability | None = None
+    func: Callable[..., Any] | None = None,
+    /,
+    *,
+    retries: int = RETRIES,
+    read: Read = "active",
+    after: Token | Iterable[Token] = (),
+    durability: Durability | None = None,
 ) -> Any:
     """Decorate a function: each call runs it in a transaction of the process's node, and again after a ConflictError,
-    at most `retries` times (D1). Write `@halog.transaction` or `@halog.transaction(retries=5)`. `durability` is as in
-    `Node.transaction` (R6). NodeError unless exactly one node is open in this process."""
-    made = cast("Callable[[Callable[..., Any]], Callable[..., Any]]", decorate(only_node, retries, durability))
+    at most `retries` times (D1). Write `@halog.transaction` or `@halog.transaction(retries=5)`. `read`, `after` and
+    `durability` are as in `Node.transaction` (R5, R6). NodeError unless exactly one node is open in this process."""
+    kind = TransactionKind.of(read, after, durability)
+    made = cast("Callable[[Callable[..., Any]], Callable[..., Any]]", decorate(only_node, retries, kind))
     return made if func is None else made(func)

@@ -9,7 +9,7 @@ one thread or task at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeVar, get_args
+from typing import Any, TypeVar
 
 from halog.backend import Outcome
 from halog.core.durability import Durability
@@ -37,8 +37,6 @@ from halog.transactions.token import Token
 from halog.transactions.untouched_reads import Bond, let_go
 
 T = TypeVar("T")
-Read = Literal["active", "local", "barrier", "lease"]
-MODES: Final[tuple[str, ...]] = get_args(Read)
 
 
 class Transaction(Reading):

@@ -14,12 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from halog.adapters.tcp import handshakes
+from halog.adapters.tcp import handshakes, security
 from halog.adapters.tcp.channel import TcpChannel
 from halog.adapters.tcp.framing import pack
 from halog.adapters.tcp.security import CertificateFiles, ChannelSecurity
-from halog.errors import UnreachableError
-from halog.ports import Peer
+from halog.core.ids import Member
+from halog.errors import UnauthorizedError, UnreachableError
+from halog.ports import Peer, Principal
+from halog.runtime.rpc.errors import not_allowed
+from halog.runtime.rpc.greeting import answer_to
+from halog.runtime.rpc.versions import greeting
 from tests.certificates import DAY, TestAuthority, node_uri, user_uri
 from tests.contract.rigs_coordinator import wait_for
 
@@ -219,11 +223,32 @@ def test_who_is_not_trusted_learns_why(node: Listening, stranger: TestAuthority,
     with pytest.raises(UnreachableError, match="refuses this process's TLS: unknown ca") as caught:
         channel.request(node.address, b"x", LONG_S)
     assert (caught.value.evidence["sent"], caught.value.evidence["greeting"]) == (False, True)
+    told = not_allowed(caught.value, "A")
+    assert told is not None
+    assert str(told).startswith("node A does not let this process in: it refuses this process's TLS: unknown ca (")
     ended: list[str] = []
     with suppress(UnreachableError):  # it may have been refused by then
         channel.dial(node.address, LONG_S, ignore, lambda peer: ended.append(peer.refusal)).send(b"hello")
     wait_for(lambda: bool(ended))
-    assert ended == ["it refuses this process's TLS: unknown ca"]
+    (why,) = ended
+    assert "its ca has no authority that issued this process's certificate" in why
+    with pytest.raises(UnreachableError, match="unknown ca"):
+        answer_to(channel, greeting("test", Member("B", 1), "client"), node.address, LONG_S)
+    channel.close()
+
+
+@pytest.mark.feature("N5")
+def test_whose_certificate_has_expired_since_learns_it(
+    node: Listening, authority: TestAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files were valid when the process began with them."""
+    monkeypatch.setattr(security, "_met", lambda server, client, verified: Principal("test", "node", "B"))
+    old = authority.issue(node_uri("B"), file="since", begins=-2 * DAY, ends=-DAY)
+    channel = TcpChannel(security=secured(old))
+    channel.introduce(b"hello", ignore)
+    with pytest.raises(UnreachableError, match="this process's certificate has expired") as caught:
+        channel.request(node.address, b"x", LONG_S)
+    assert isinstance(not_allowed(caught.value, "A"), UnauthorizedError)
     channel.close()
 
 

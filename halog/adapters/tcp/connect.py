@@ -49,7 +49,10 @@ class Dialler:
             raise _failed(address, f"completed no TLS handshake in {timeout_s:g} s", greeting=False) from None
         except HandshakeError as error:
             sock.close()
-            raise _failed(address, f"is not spoken to: {error}", greeting=True) from None
+            failed = _failed(address, f"is not spoken to: {error}", greeting=True)
+            if error.refused:
+                failed.evidence["unauthorized"] = str(error)
+            raise failed from None
         except OSError as error:
             sock.close()
             raise _failed(address, f"broke the connection in the TLS handshake: {error}", greeting=False) from None

@@ -177,7 +177,7 @@ def _receive(stream: Stream, address: str, deadline: float, timeout_s: float, li
         except BlockingIOError:
             raise DeadlineError(f"{address} did not reply in {timeout_s:g} s", address=address) from None
         except HandshakeError as e:
-            raise _distrusted(address, str(e)) from None
+            raise _distrusted(address, e) from None
         except OSError as e:
             raise _lost(address, str(e), sent=True) from None
         if not data or (stream.protection.ended and not opened):
@@ -194,10 +194,14 @@ def _limit(sock: socket.socket, which: int, seconds: float) -> None:
     sock.setsockopt(socket.SOL_SOCKET, which, _TIMEVAL.pack(us // 1_000_000, us % 1_000_000))
 
 
-def _distrusted(address: str, why: str) -> UnreachableError:
+def _distrusted(address: str, why: HandshakeError) -> UnreachableError:
     """Return the error of two processes that do not trust each other, or not any more."""
-    said = f"{address} is not spoken to: {why}"
-    return UnreachableError(said, address=address, refused=False, sent=True, greeting=True)
+    error = UnreachableError(
+        f"{address} is not spoken to: {why}", address=address, refused=False, sent=True, greeting=True
+    )
+    if why.refused:
+        error.evidence["unauthorized"] = str(why)
+    return error
 
 
 def _lost(address: str, why: str, *, sent: bool) -> UnreachableError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+from collections.abc import Mapping
 from typing import Final
 
 from halog.certs.identity import SCHEME, HolderKind, identity_uris, parse_identity
@@ -23,7 +24,12 @@ SPEAKERS: Final = (HolderKind.NODE, HolderKind.USER)
 
 
 class HandshakeError(OSError):
-    """A `HandshakeError` says why the two sides did not come to trust each other, or trust each other no more."""
+    """A `HandshakeError` says why the two sides did not come to trust each other, or trust each other no more.
+    `refused`: it is the other side that does not trust this one's certificate."""
+
+    def __init__(self, why: str, *, refused: bool = False) -> None:
+        super().__init__(why)
+        self.refused = refused
 
 
 class TlsSession:
@@ -50,7 +56,7 @@ class TlsSession:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            raise HandshakeError(explained(error)) from None
+            raise _handshake_error(error) from None
         return True
 
     def take(self) -> bytes:
@@ -86,7 +92,7 @@ class TlsSession:
             except ssl.SSLZeroReturnError:
                 self.ended = True
             except ssl.SSLError as error:
-                raise HandshakeError(explained(error)) from None
+                raise _handshake_error(error) from None
         return found[0] if len(found) == 1 else b"".join(found)
 
 
@@ -104,14 +110,36 @@ def named_by(certificate: object) -> Principal:
     return Principal(holder.cluster, holder.kind.value, holder.name)
 
 
+_REFUSALS: Final[Mapping[str, str]] = {
+    "unknown ca": "its ca has no authority that issued this process's certificate",
+    "certificate expired": "this process's certificate has expired",
+    "certificate required": "this process shows no certificate",
+    "bad certificate": "this process's certificate is not valid, or not yet",
+    "certificate unknown": "",
+    "certificate revoked": "",
+    "unsupported certificate": "this process's certificate is for other uses",
+    "access denied": "",
+}
+"""By alert of TLS: what the other side has against this one's certificate, where the alert itself does not say it."""
+
+
+def _handshake_error(error: ssl.SSLError) -> HandshakeError:
+    return HandshakeError(explained(error), refused=_alert_of(error) in _REFUSALS)
+
+
+def _alert_of(error: ssl.SSLError) -> str:
+    """Return the alert that the other side sent; "": it sent none."""
+    return (error.reason or str(error)).partition("_ALERT_")[2].replace("_", " ").lower()
+
+
 def explained(error: ssl.SSLError) -> str:
     """Return in words what went wrong."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message}"
     reason = error.reason or str(error)
-    if "_ALERT_" in reason:
-        alert = reason.partition("_ALERT_")[2].replace("_", " ").lower()
-        return f"it refuses this process's TLS: {alert}"
+    if alert := _alert_of(error):
+        meant = _REFUSALS.get(alert, "")
+        return f"it refuses this process's TLS: {alert}{f' ({meant})' if meant else ''}"
     if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "BAD_RECORD_TYPE"):
         return "it does not speak TLS"
     if reason == "UNSUPPORTED_PROTOCOL":

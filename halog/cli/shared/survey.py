@@ -25,7 +25,7 @@ from halog.core.table.definitions import status
 from halog.core.table.group import as_of, counts, needed
 from halog.core.table.states import State
 from halog.core.table.table import PartitionTable
-from halog.errors import HalogError
+from halog.errors import HalogError, UnauthorizedError
 from halog.metadata.config_versions import read
 from halog.metadata.drains import drained_nodes
 from halog.metadata.nodes import NodeInfo
@@ -292,19 +292,26 @@ def plan_of(connection: ClusterConnection) -> PlanView | None:
 
 
 def ask_nodes(connection: ClusterConnection) -> dict[str, Said]:
-    """Return what each hosting node says of itself."""
+    """Return what each hosting node says of itself. UnauthorizedError if all of them refuse this process."""
     hosting = [n.name for n in connection.nodes.values() if n.hosts]
     timeout = min(connection.around.node_answer_s, connection.timeout_s)
+
+    refusals: list[UnauthorizedError] = []
 
     def ask(node: str) -> Said:
         try:
             reply = connection.router.request(node, frames.StatusRequest(), timeout)
         except HalogError as error:
+            if isinstance(error, UnauthorizedError):
+                refusals.append(error)
             return {"error": str(error)}
         return reply.status if isinstance(reply, frames.StatusReply) else {"error": "it answered no status"}
 
     with ThreadPoolExecutor(max(1, len(hosting))) as pool:
-        return dict(zip(hosting, pool.map(ask, hosting), strict=True))
+        said = dict(zip(hosting, pool.map(ask, hosting), strict=True))
+    if refusals and len(refusals) == len(hosting):
+        raise refusals[0]
+    return said
 
 
 # --- nodes ---

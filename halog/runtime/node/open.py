@@ -78,9 +78,14 @@ class RunningNode(Verbs):
         self.check_open()
         if available is None and unavailable is None:
             raise RefusedError("nothing to call: give on_node_change available=…, unavailable=…, or both")
-        return self.runtime.following().notify(
+        return self.follow_nodes(
             self._in_transaction("available", available), self._in_transaction("unavailable", unavailable)
         )
+
+    def follow_nodes(self, available: NodeNotifier | None, unavailable: NodeNotifier | None) -> Callable[[], None]:
+        """Call these as `on_node_change` does, but in no transaction: for what has transactions of another form."""
+        self.check_open()
+        return self.runtime.following().notify(available, unavailable)
 
     def _in_transaction(self, name: str, notifier: NodeNotifier | None) -> NodeNotifier | None:
         if notifier is not None and not callable(notifier):

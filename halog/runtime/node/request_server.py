@@ -190,7 +190,8 @@ class Service:
         if hello.cluster != self.hello.cluster:
             raise self._refused(hello.node, f"it belongs to cluster {hello.cluster!r}, this is {self.hello.cluster!r}")
         if why := self._access.why_not(peer.principal, hello):
-            raise self._refused(hello.node, why)
+            self.telling.intruder(hello.node, why)
+            raise UnauthorizedError(f"{hello.node} is refused: {why}")
         if hello.role == "node" and hello.node == self.hello.node and hello.incarnation != self.hello.incarnation:
             duplicate = same_name(self._info(), peer.remote, hello)
             self.telling.intruder(hello.node, duplicate.message)

@@ -36,6 +36,18 @@ def from_frame(failed: ErrorReply) -> errors.HalogError:
     return error
 
 
+def not_allowed(error: errors.HalogError, node: str) -> errors.UnauthorizedError | None:
+    """Return what to tell whoever asked `node`, where that one did not let this process in for its certificate, or for
+    want of a role: such a refusal is no silence, and stays. None: the error is another one."""
+    words = error.evidence.get("unauthorized")
+    if not isinstance(words, str):
+        return None
+    evidence = {key: value for key, value in error.evidence.items() if key != "unauthorized"}
+    return errors.UnauthorizedError(
+        f"node {node} does not let this process in: {words}; nothing was done", **{**evidence, "node": node}
+    )
+
+
 def _plain(value: object) -> object:
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return value

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import queue
 
+from halog.errors import UnreachableError
 from halog.ports import Channel, Peer
 from halog.runtime.rpc import frames
 
 
 def answer_to(channel: Channel, hello: frames.Hello, address: str, wait_s: float) -> bytes | None:
     """Return the first frame that comes back; None: none came in time, or the connection ended. UnreachableError: there
-    is no connection; its evidence says whether it was refused."""
+    is no connection, and its evidence says whether it was refused; or the two do not trust each other."""
     answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
     def hear(peer: Peer, frame: bytes) -> None:
@@ -23,7 +24,11 @@ def answer_to(channel: Channel, hello: frames.Hello, address: str, wait_s: float
     peer = channel.dial(address, wait_s, hear, end)
     try:
         peer.send(frames.encode(hello))
-        return answers.get(timeout=wait_s)
+        answer = answers.get(timeout=wait_s)
+        if answer is None and peer.refusal:
+            said = f"{address} is not spoken to: {peer.refusal}"
+            raise UnreachableError(said, address=address, refused=False, greeting=True)
+        return answer
     except queue.Empty:
         return None
     finally:

@@ -32,6 +32,7 @@ from halog.errors import (
 )
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.cluster_view import ClusterView
+from halog.runtime.rpc.errors import not_allowed
 from halog.runtime.rpc.frame_limit import too_large
 from halog.runtime.rpc.remote_sites import RemoteSite, mirrored
 from halog.runtime.rpc.result_errors import closed_meanwhile, no_quorum, perhaps_done
@@ -321,11 +322,14 @@ class Request:
             self._turned_away = now, stamp
         if now - self._turned_away[0] < self._router.attempt_s:
             return
-        told = UnreachableError(
-            f"partition {self._partition}: its active node {target} cannot be asked: {error.message}; nothing was "
-            "done; see `halog node list`",
-            **{**error.evidence, "partition": self._partition, "node": target},
-        )
+        told: HalogError | None = not_allowed(error, str(target))
+        if told is None:
+            told = UnreachableError(
+                f"partition {self._partition}: its active node {target} cannot be asked: {error.message}; nothing was "
+                "done; see `halog node list`",
+                **{**error.evidence, "node": target},
+            )
+        told.evidence["partition"] = self._partition
         raise told if self._unknown is None else perhaps_done(self._partition, told)
 
     def _perhaps(self, why: HalogError) -> None:

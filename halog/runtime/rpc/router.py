@@ -15,7 +15,7 @@ from halog.errors import DeadlineError, NotActiveError, UnreachableError
 from halog.ports import Channel
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.cluster_view import ClusterView
-from halog.runtime.rpc.errors import from_frame
+from halog.runtime.rpc.errors import from_frame, not_allowed
 from halog.runtime.rpc.node_addresses import NodeAddresses
 from halog.runtime.rpc.own_state import OwnState
 from halog.runtime.rpc.remote_sites import RemoteSites, mirrored
@@ -167,10 +167,14 @@ class Router(ClusterView):
         return _checked(frames.decode_reply(at.ask(self.channel, data, timeout)))
 
     def request(self, node: str, frame: frames.Request, timeout_s: float) -> frames.Reply:
-        """Ask one named node, once."""
+        """Ask one named node, once. UnauthorizedError: it does not let this process in."""
         if node not in self.nodes:
             raise UnreachableError(f"node {node} is not registered; see `halog node list`", node=node, sent=False)
-        return _checked(frames.decode_reply(self.addresses_of(node).ask(self.channel, frames.encode(frame), timeout_s)))
+        try:
+            data = self.addresses_of(node).ask(self.channel, frames.encode(frame), timeout_s)
+        except UnreachableError as error:
+            raise not_allowed(error, node) or error from None
+        return _checked(frames.decode_reply(data))
 
 
 def _serving(table: PartitionTable) -> str:

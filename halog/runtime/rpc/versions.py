@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 from halog.core.ids import Member
-from halog.errors import UnreachableError, UnsupportedRequestError, VersionMismatchError
+from halog.errors import UnauthorizedError, UnreachableError, UnsupportedRequestError, VersionMismatchError
 from halog.metadata.nodes import NodeInfo
 from halog.release import RELEASE
 from halog.runtime.rpc.errors import from_frame
@@ -115,7 +115,8 @@ def check_spoken(info: NodeInfo) -> None:
 
 def judge_answer(address: str, data: bytes) -> Welcome:
     """Return what a node said to the greeting of a connection. VersionMismatchError: no protocol is common to both.
-    UnreachableError: it refuses this process for another reason. FrameError: it is no node."""
+    UnreachableError: it refuses this process for another reason; `halog.runtime.rpc.errors.not_allowed` says whether
+    for its certificate, or for want of a role. FrameError: it is no node."""
     reply = decode_reply(data)
     if isinstance(reply, Welcome):
         if common(reply.protocol, reply.protocol) is None:
@@ -124,5 +125,9 @@ def judge_answer(address: str, data: bytes) -> Welcome:
     error = from_frame(reply) if isinstance(reply, ErrorReply) else None
     if isinstance(error, VersionMismatchError):
         raise VersionMismatchError(shown(error.message, TEXT), address=address)
-    said = "refuses this process: " + shown(error.message, TEXT) if error else f"answered with {type(reply).__name__}"
-    raise UnreachableError(f"{address} {said}", address=address, refused=False, greeting=True)
+    words = shown(error.message, TEXT) if error else ""
+    said = f"refuses this process: {words}" if error else f"answered with {type(reply).__name__}"
+    failed = UnreachableError(f"{address} {said}", address=address, refused=False, greeting=True)
+    if isinstance(error, UnauthorizedError):
+        failed.evidence["unauthorized"] = words
+    raise failed

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import halog
+from halog.errors import UnauthorizedError
+from halog.runtime.node.open import RunningNode
 from tests.certificates import TestAuthority, node_uri, user_uri
 from tests.integration.cluster.checker import check
+from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load
 from tests.integration.cluster.processes import wait
@@ -25,8 +29,13 @@ class Secured:
         self._plain = cluster.toml.read_text()
         authority = TestAuthority(cluster.directory / "certificates")
         self._files = {node: authority.issue(node_uri(node, cluster.name)) for node in cluster.nodes}
-        for user in ("app", "vera"):
+        for user in ("app", "vera", "eve"):
             self._files[user] = authority.issue(user_uri(user, cluster.name))
+        others = TestAuthority(cluster.directory / "others", "others")
+        unknown = others.issue(user_uri("mallory", cluster.name))
+        both = cluster.directory / "both.crt"
+        both.write_bytes(unknown.ca.read_bytes() + authority.file.read_bytes())
+        self._files["mallory"] = unknown._replace(ca=both)
 
     def file(self, who: str, mode: str) -> Path:
         """Write the configuration of a node or a user."""
@@ -86,8 +95,19 @@ def test_a_cluster_that_requires_tls_commits_and_survives_a_kill(make: Make) -> 
         timeout=120,
         check=False,
     )
-    assert stranger.returncode != 0
-    assert "this node requires TLS" in stranger.stderr
+    assert (stranger.returncode, "this node requires TLS" in stranger.stderr) == (8, True), stranger.stderr
+    for who, why in (("eve", "user eve, who has no role in [security.roles]"), ("mallory", "TLS: unknown ca")):
+        for argv in (("list", "Aircraft"), ("status",)):
+            kept_out = secured.command(who, "required", *argv)
+            assert (kept_out.returncode, why in kept_out.stderr) == (8, True), kept_out.stderr
+        with halog.node(secured.file(who, "required")) as node, pytest.raises(UnauthorizedError) as caught:
+            _look(node)
+        assert why in str(caught.value)
+
+
+def _look(node: RunningNode) -> None:
+    with node.transaction():
+        node.find(Aircraft, "N1")
 
 
 @pytest.mark.long

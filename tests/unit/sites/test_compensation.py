@@ -20,7 +20,7 @@ from halog.runtime.merge.epoch_reopening import EpochLost
 from halog.runtime.node.paces import Paces
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.context import changes_nothing
-from halog.transactions.writing import Read
+from halog.transactions.kind import Read
 from restore.branch import Side
 from restore.branches import BranchComparison
 from restore.compensation import (

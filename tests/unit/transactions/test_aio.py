@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import halog.aio
-from halog.errors import ConflictError, NotFoundError, NoTransactionError
+from halog.errors import ConflictError, NotFoundError, NoTransactionError, RefusedError
 from halog.testing.nodes import MemoryNode
 from tests.unit.transactions.awaiting import run
 from tests.unit.transactions.model import Account, Aircraft, Plain
@@ -150,5 +150,23 @@ def test_a_conflict_is_told_as_in_threads() -> None:
                 with sync.transaction():
                     sync.get(Plain, 1).text = "theirs"
         assert tx.outcome == "rolled back"
+
+    run(body)
+
+
+@pytest.mark.feature("R5")
+def test_a_decorated_coroutine_asks_what_a_transaction_may_ask() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        async with node.transaction() as made:
+            await made.create(Plain(1))
+
+        @node.transactional(read="local", after=made.token)
+        async def look(tx: halog.aio.Transaction, number: int) -> tuple[bool, dict[str, int]]:
+            await tx.get(Plain, number)
+            return tx.sync.local, dict(tx.sync.after or {})
+
+        assert await look(1) == (True, made.token.positions)
+        with pytest.raises(RefusedError, match="read='stale' is none of"):
+            node.transactional(read="stale")  # type: ignore[arg-type]
 
     run(body)

@@ -16,8 +16,8 @@ from halog.core.log.records import UPDATE
 from halog.errors import ConflictError, CrossPartitionError, DuplicateKeyError, NotFoundError
 from halog.testing.memory import MemoryCluster
 from halog.testing.nodes import MemoryNode
+from halog.transactions.kind import Read
 from halog.transactions.token import Token
-from halog.transactions.writing import Read
 from tests.unit.transactions.model import REGISTRY, Account, Aircraft, Glider, Plain
 
 pytestmark = pytest.mark.feature("P6")

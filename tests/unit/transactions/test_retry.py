@@ -10,9 +10,10 @@ import pytest
 
 import halog.transactions as ht
 from halog.backend import Work
-from halog.errors import ConflictError, DeclarationError, NodeError, TransactionError
+from halog.errors import ConflictError, DeclarationError, NodeError, RefusedError, TransactionError
 from halog.testing.nodes import MemoryNode
 from halog.transactions import retry
+from halog.transactions.kind import Read
 from tests.unit.transactions.model import REGISTRY, Aircraft
 
 pytestmark = pytest.mark.feature("D1")
@@ -195,3 +196,29 @@ def test_the_free_decorator_uses_the_only_node(filled: MemoryNode) -> None:
     filled.close()
     with pytest.raises(NodeError, match="no node"):
         miles()
+
+
+@pytest.mark.feature("R5")
+@pytest.mark.parametrize(
+    ("read", "is_so"), [("local", "local"), ("lease", "leased"), ("barrier", "least"), ("active", "after")]
+)
+def test_it_asks_what_a_transaction_may_ask(filled: MemoryNode, read: Read, is_so: str) -> None:
+    """Each run anew, also behind a conflict; an argument that no transaction takes is refused where it is declared."""
+    with filled.transaction() as tx:
+        tx.get(Aircraft, "N1").miles += 1
+    runs: list[tuple[dict[str, int] | None, bool]] = []
+
+    @filled.transactional(read=read, after=tx.token)
+    def look() -> int:
+        current = filled.current()
+        runs.append((dict(current.after or {}), getattr(current, is_so) not in (None, False)))
+        miles = current.get(Aircraft, "N1").miles
+        if len(runs) == 1:
+            raise ConflictError("once", partition="memory-0", settled_lsn=1)
+        return miles
+
+    assert look() == 1
+    assert runs == [(tx.token.positions, True)] * 2
+    for decorate in (filled.transactional, ht.transaction):
+        with pytest.raises(RefusedError, match="read='stale' is none of active, local, barrier, lease"):
+            decorate(read="stale")  # type: ignore[call-overload]

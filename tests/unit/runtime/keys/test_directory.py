@@ -13,8 +13,8 @@ from halog.backend import CommittedObject, Work
 from halog.core.keys.directory import is_entry
 from halog.errors import ConflictError, DuplicateKeyError, HalogError, RemappedError
 from halog.testing.cluster import wait_until
+from halog.transactions.kind import Read
 from halog.transactions.node import Node
-from halog.transactions.writing import Read
 from tests.unit.runtime.keys.remapped import (
     POLICY,
     TYPES,

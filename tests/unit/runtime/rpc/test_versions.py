@@ -18,7 +18,7 @@ from halog.backend import Invocation, Work, Write
 from halog.core.ids import Member
 from halog.core.log.records import CREATE
 from halog.core.table.table import PartitionTable
-from halog.errors import FrameError, UnreachableError, UnsupportedRequestError, VersionMismatchError
+from halog.errors import FrameError, UnauthorizedError, UnreachableError, UnsupportedRequestError, VersionMismatchError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Peer
 from halog.release import RELEASE
@@ -380,6 +380,20 @@ def test_a_greeting_that_is_refused_is_told_long_before_the_deadline(answer: tup
         led.ask(60.0)
     assert 0.3 <= time.monotonic() - began < 10.0
     assert (caught.value.happened, caught.value.evidence["sent"], caught.value.evidence["node"]) == (False, False, "A")
+    led.channel.close()
+    there.channel.close()
+
+
+@pytest.mark.feature("N5", "R5")
+def test_whoever_is_not_let_in_is_told_so_as_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no silence: whether the node is asked as the active one, or by its name."""
+    there = Answering("Failed", "UnauthorizedError", "C is refused: its certificate is for user eve", {})
+    led = Led.by(there.address, 0.1)
+    with pytest.raises(UnauthorizedError, match=r"node A does not let this process in: C is refused: .* eve; ") as e:
+        led.ask(60.0)
+    assert (e.value.exit_code, e.value.evidence["partition"], e.value.evidence["node"]) == (8, "p-0", "A")
+    with pytest.raises(UnauthorizedError, match="node A does not let this process in"):
+        led.router.request("A", frames.StatusRequest(), 60.0)
     led.channel.close()
     there.channel.close()
 
