@@ -143,7 +143,7 @@ def test_another_node_counts_on_where_the_active_one_died(west: Cluster, east: C
     west.settle()
     fly(west, 20)
     counts(west, 11, 1)
-    assert {p.by for p in told(west).values()} == {west.names[0]}
+    wait_until(lambda: {p.by for p in told(west).values()} == {west.names[0]}, "it counts each of them")
 
 
 @pytest.mark.parametrize("paces", [Paces(OFTEN._replace(most=4))])
