@@ -174,7 +174,7 @@ def test_rights_that_are_taken_away_are_told_by_name_and_the_session_lives_on(se
         ("another host", "IP address mismatch, certificate is not valid for '127.0.0.2'): check site.zoo"),
         ("plain text to TLS", 'speaks TLS, and this process does not: set tls = "required" in [security.zookeeper]'),
         ("TLS to plain text", "it takes plain text, and TLS is required: name its secureClientPort"),
-        ("a file that is gone", "security.zookeeper.ca: "),
+        pytest.param("a file that is gone", "security.zookeeper.ca: ", marks=pytest.mark.long),
     ],
 )
 def test_whoever_does_not_get_a_session_is_told_why(secure: SecureSite, tmp_path: Path, what: str, why: str) -> None:

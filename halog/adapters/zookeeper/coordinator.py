@@ -40,6 +40,7 @@ from kazoo.retry import KazooRetry
 from halog.adapters.znode_size import check_size
 from halog.adapters.zookeeper.access import PLAIN, QuietLogger, ZooKeeperAccess
 from halog.adapters.zookeeper.access_errors import check_identity, no_rights, tls_refused
+from halog.adapters.zookeeper.acls import ZnodeWalk
 from halog.adapters.zookeeper.callback_thread import Dispatcher
 from halog.adapters.zookeeper.collection import BATCH, PATIENCE_S, MembersWatch
 from halog.adapters.zookeeper.fork import left_to_the_parent
@@ -309,6 +310,11 @@ class ZkCoordinator:
     def _deliver(self, job: Callable[[], object]) -> None:
         if self._dispatch is not None:
             self._dispatch.put(job)
+
+    def znodes(self) -> ZnodeWalk:
+        """Return a walk over the cluster's znodes, for commands that look at who may use them."""
+        self._ready()
+        return ZnodeWalk(self._client, self._root, self._answer_s)
 
     # ---- writes
 

@@ -231,7 +231,7 @@ def of_cluster(target: DoctorTarget, access: ZooKeeperAccess) -> Iterator[Findin
         infos = read_nodes(coordinator, coordinator.children("nodes"))
         yield from upgrade_findings(upgrade_of(coordinator), infos.values())
     except (ConfigError, ZnodeAccessError) as e:
-        yield Finding("znodes", "fail", e.message, "see [security.zookeeper]")
+        yield Finding("znodes", "fail", e.message, "`halog acl zookeeper --check` says to whom each znode belongs")
     except HalogError:  # the check of ZooKeeper has said it
         return
     finally:
