@@ -13,9 +13,10 @@ from halog.adapters.zookeeper.access import PLAIN, ZooKeeperAccess
 from halog.adapters.zookeeper.acls import BATCH, look
 from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.cli import main as frame
+from halog.cli.cluster import doctor_checks as checks
 from halog.errors import ZnodeAccessError
 from tests.contract.rigs_coordinator import States
-from tests.secure_zookeeper import PASSWORD, SecureSite, digest
+from tests.secure_zookeeper import PASSWORD, Certificates, SecureSite, digest
 
 Run = Callable[..., tuple[int, Any, str]]
 NAMES = 2 * BATCH + 50
@@ -119,6 +120,36 @@ def test_what_was_stopped_half_way_goes_on(secure: SecureSite, run: Run) -> None
     assert (code, done["given"]) == (4, left["open"])
     assert [one["path"] for one in done["wrong"]] == ["/halog/half/records/theirs"]
     assert done["open"] == 0
+    c.close()
+
+
+@pytest.mark.feature("N5", "Q4")
+def test_the_doctor_says_why_zookeeper_cannot_be_used(secure: SecureSite, run: Run, tmp_path: Path) -> None:
+    """By TLS as by plain text; a password that is wrong is found at the cluster's znodes."""
+    c = opened(secure, "ward", digest())
+    c.create("/partitions/p-0", b"0")
+    certificates = secure.certificates
+    stranger = Certificates(tmp_path / "stranger").place("ca.crt")
+
+    def asked(address: str, security: str) -> dict[str, tuple[str, str]]:
+        toml = tmp_path / "doctor.toml"
+        toml.write_text(TOML.format(cluster="ward", zookeeper=address, security=security))
+        return {f.name: (f.result, f.detail) for f in checks.zookeeper(checks.DoctorTarget.find(toml, None))}
+
+    sealed = f'{USER}tls = "required"\nca = '
+    well = asked(secure.sealed, f'{sealed}"{certificates.place("ca.crt")}"\n')
+    assert well["zookeeper"] == ("ok", secure.sealed)
+    assert "znodes" not in well
+    wrong = asked(secure.site.info.zookeeper, USER.replace("halog", "eve"))
+    assert wrong["zookeeper"][0] == "ok"
+    assert wrong["znodes"][0] == "fail"
+    assert "does not let digest user eve read /halog/ward" in wrong["znodes"][1]
+    (result, detail) = asked(secure.sealed, f'{sealed}"{stranger}"\n')["zookeeper"]
+    assert (result, "its certificate is not trusted" in detail) == ("fail", True), detail
+    (result, detail) = asked(secure.sealed, USER)["zookeeper"]
+    assert (result, "speaks TLS, and this process does not" in detail) == ("fail", True), detail
+    (result, detail) = asked(secure.sealed, f'{sealed}"{tmp_path}/gone"\n')["zookeeper"]
+    assert (result, "security.zookeeper.ca: " in detail) == ("fail", True), detail
     c.close()
 
 

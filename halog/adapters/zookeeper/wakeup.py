@@ -38,11 +38,12 @@ class CountingHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """What TLS said against the last connection that it ended."""
 
     def create_connection(
-        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **others: Any
+        self, address: tuple[str, int], hostname: object = None, timeout: float | None = None, **others: Any
     ) -> Any:
         if self._tls is None:
             return super().create_connection(address, hostname=hostname, timeout=timeout, **others)
-        return connect_tls(self._tls, address, hostname, timeout or CONNECT_S, self._heard)
+        named = hostname if isinstance(hostname, str) else None  # for a word of four letters kazoo names the port
+        return connect_tls(self._tls, address, named, timeout or CONNECT_S, self._heard)
 
     def _heard(self, error: ssl.SSLError) -> None:
         self.tls_error = error
