@@ -71,18 +71,6 @@ def test_a_session_by_tls_goes_on_after_a_cut_and_after_its_end(sealed: ZkRig) -
     wait_for(lambda: told[-1] == Versioned(b"2", 2))
 
 
-@pytest.mark.feature("N5")
-def test_answers_that_come_in_one_tls_record_do_not_wait_for_a_heartbeat(sealed: ZkRig) -> None:
-    """kazoo would look at the socket between two of them, which has nothing any more: of many answers at once some
-    came with the next heartbeat, seconds later."""
-    c = sealed.open()
-    c.create("/n", b"x")
-    began = time.monotonic()
-    for _ in range(10):
-        assert c.get_many(["/n"] * 200) == [Versioned(b"x", 0)] * 200
-    assert time.monotonic() - began < 10
-
-
 @pytest.mark.feature("N5", "O4")
 def test_a_stranger_does_nothing_at_any_znode(sealed: ZkRig) -> None:
     """Every znode belongs to the cluster alone: parents, marks, ephemeral ones. Nobody else reads, writes, makes or
