@@ -38,7 +38,8 @@
     │   ├── DivergedError         this history and the log's are not one
     │   └── PartedError           two sites have gone on each by itself
     ├── CoordinatorError          ZooKeeper said no
-    │   └── VersionError          a compare-and-set found another version
+    │   ├── VersionError          a compare-and-set found another version
+    │   └── ZnodeAccessError      a znode belongs to somebody else          (exit 8)
     ├── StoreError                the local store cannot be trusted or used
     ├── FrameError                a peer sent bytes that are no frame of ours
     ├── SiteError                 the embedded servers cannot be brought up
@@ -314,6 +315,12 @@ class CoordinatorError(HalogError):
 
 class VersionError(CoordinatorError):
     """A compare-and-set found another version than the expected one; nothing was changed."""
+
+
+class ZnodeAccessError(CoordinatorError):
+    """A znode's ACL does not let this process do what it asked for; nothing was changed. `evidence`: path."""
+
+    exit_code = 8
 
 
 class StoreError(HalogError):

@@ -151,6 +151,18 @@ RULES: Final[Mapping[str, Rule]] = {
     "security.key": _SECURE,
     "security.plaintext_until": _SECURE,
     "security.roles.*": _SECURE,
+    "security.zookeeper.tls": _SECURE,
+    "security.zookeeper.check_hostname": _SECURE,
+    "security.zookeeper.ca": _SECURE,
+    "security.zookeeper.cert": _SECURE,
+    "security.zookeeper.key": _SECURE,
+    "security.zookeeper.auth": _SECURE,
+    "security.zookeeper.username": _SECURE,
+    "security.zookeeper.password.file": _SECURE,
+    "security.zookeeper.password.env": _SECURE,
+    "security.zookeeper.password.command": _SECURE,
+    "security.zookeeper.principals": _SECURE,
+    "security.zookeeper.acl": _SECURE,
 }
 """Rules by pattern: `*` stands for a name. A pattern that ends in `*` is a whole entry that appears or goes."""
 

@@ -25,6 +25,11 @@ LOOPBACK = "127.0.0.1"
 _ADDRESS = re.compile(r"[A-Za-z0-9._-]+:([0-9]{1,5})")
 """Matches host:port; nothing else becomes part of a broker's properties."""
 
+_PATH = re.compile(r"/[^\\\n\r\0]+")
+"""Matches what stands in zoo.cfg as it is."""
+
+CLIENT_CERTIFICATES = ("need", "want", "none")
+
 
 @dataclass(frozen=True)
 class Ports:
@@ -49,6 +54,27 @@ class RemoteListener:
         found = _ADDRESS.fullmatch(self.advertised)
         if found is None or not 1 <= int(found[1]) <= 65_535:
             raise ConfigError(f"the remote listener's advertised address {self.advertised!r} must be host:port")
+
+
+@dataclass(frozen=True)
+class ZooKeeperTls:
+    """Describes a second door of ZooKeeper, which takes TLS alone. Files are PEM, and their paths absolute."""
+
+    port: int
+    """Where it listens, on the host of the first one."""
+    keystore: str
+    """The server's key and certificate, in one file, as `halog certs create-server zookeeper` makes it."""
+    truststore: str
+    """The authorities of clients' certificates."""
+    clients: str = "need"
+    """Must a client show a certificate? need, want (if it has one), none."""
+
+    def __post_init__(self) -> None:
+        wrong = next((f for f in (self.keystore, self.truststore) if not _PATH.fullmatch(f)), None)
+        if wrong is not None:
+            raise ConfigError(f"ZooKeeper's file {wrong!r} must be an absolute path, in plain characters")
+        if self.clients not in CLIENT_CERTIFICATES:
+            raise ConfigError(f"clients {self.clients!r} must be one of {', '.join(CLIENT_CERTIFICATES)}")
 
 
 @dataclass(frozen=True)
@@ -93,6 +119,7 @@ class Launch:
     zookeeper_port: int | None = None
     remote: RemoteListener | None = None
     host: str = LOOPBACK  # where the servers listen
+    zookeeper_tls: ZooKeeperTls | None = None
 
     def to_json(self) -> str:
         """Return it as it stands in argv."""
@@ -102,8 +129,12 @@ class Launch:
     def from_json(cls, text: str) -> Launch:
         """Read what `to_json` wrote."""
         values = json.loads(text)
-        remote = values.pop("remote", None)
-        return cls(**values, remote=None if remote is None else RemoteListener(**remote))
+        remote, sealed = values.pop("remote", None), values.pop("zookeeper_tls", None)
+        return cls(
+            **values,
+            remote=None if remote is None else RemoteListener(**remote),
+            zookeeper_tls=None if sealed is None else ZooKeeperTls(**sealed),
+        )
 
 
 def checked_host(host: str) -> str:

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 from halog.embedded import datadir
-from halog.embedded.model import LOOPBACK, Ports, RemoteListener, ServerName
+from halog.embedded.model import LOOPBACK, Ports, RemoteListener, ServerName, ZooKeeperTls
 
 # R8: a commit record may have 5 MB; 6 MiB leaves room for the batch around it, headers and a careless client's.
 MAX_MESSAGE_BYTES = 6 << 20
@@ -106,8 +106,28 @@ def _broker(ports: Ports, host: str) -> dict[str, str | int]:
     }
 
 
-def zookeeper_properties(ports: Ports, host: str = LOOPBACK) -> dict[str, str | int]:
+def zookeeper_properties(ports: Ports, host: str = LOOPBACK, tls: ZooKeeperTls | None = None) -> dict[str, str | int]:
     """Return zoo.cfg of a standalone server."""
+    return _zookeeper(ports, host) | ({} if tls is None else _sealed_door(tls, host))
+
+
+def _sealed_door(tls: ZooKeeperTls, host: str) -> dict[str, str | int]:
+    return {
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",  # the other one knows no TLS
+        "secureClientPort": tls.port,
+        "secureClientPortAddress": host,
+        "ssl.keyStore.location": tls.keystore,
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": tls.truststore,
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": tls.clients,
+        "ssl.enabledProtocols": "TLSv1.3,TLSv1.2",
+        "ssl.hostnameVerification": "false",  # of clients: they are known by their subject, wherever they are
+        "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+    }
+
+
+def _zookeeper(ports: Ports, host: str) -> dict[str, str | int]:
     return {
         "tickTime": 500,  # sessions from 2 to 20 ticks: 1,000 ms is granted
         "dataDir": "./zookeeper/data",
@@ -142,11 +162,16 @@ rootLogger.appenderRef.f.ref=F
 
 
 def write(
-    root: Path, ports: Ports, cluster_id: str, remote: RemoteListener | None = None, host: str = LOOPBACK
+    root: Path,
+    ports: Ports,
+    cluster_id: str,
+    remote: RemoteListener | None = None,
+    host: str = LOOPBACK,
+    zookeeper_tls: ZooKeeperTls | None = None,
 ) -> None:
     """Write everything the servers read at their start. Idempotent; never touches their data."""
     _write_properties(root / "kafka/server.properties", kafka_properties(ports, remote, host))
-    _write_properties(root / "zookeeper/zoo.cfg", zookeeper_properties(ports, host))
+    _write_properties(root / "zookeeper/zoo.cfg", zookeeper_properties(ports, host, zookeeper_tls))
     for name in MAIN:
         (root / name / "log4j2.properties").write_text(_LOG4J.format(name=name))
     _format(root / "kafka/data", cluster_id)

@@ -17,7 +17,16 @@ from halog.embedded import archives, datadir, jars, ports
 from halog.embedded.archives import child_environment
 from halog.embedded.control import DOWN_S, SiteControl
 from halog.embedded.java import find_java
-from halog.embedded.model import LOOPBACK, Launch, RemoteListener, SiteInfo, boot_clock, checked_host, error_from
+from halog.embedded.model import (
+    LOOPBACK,
+    Launch,
+    RemoteListener,
+    SiteInfo,
+    ZooKeeperTls,
+    boot_clock,
+    checked_host,
+    error_from,
+)
 from halog.embedded.progress import LogProgress, Progress
 from halog.errors import HalogError, SiteError
 
@@ -30,7 +39,8 @@ class EmbeddedSite(SiteControl):
     finds the same data on the same ports, if these are free.
 
     `host` is another IPv4 address of this machine for the servers to listen on, and to be named by. They authenticate
-    nobody: it is for networks that nobody else uses, as between two network namespaces.
+    nobody: it is for networks that nobody else uses, as between two network namespaces. `zookeeper_tls` lets ZooKeeper
+    take TLS, too, at a port of its own.
     """
 
     def __init__(
@@ -41,6 +51,7 @@ class EmbeddedSite(SiteControl):
         zookeeper_port: int | None = None,
         remote: RemoteListener | None = None,
         host: str = LOOPBACK,
+        zookeeper_tls: ZooKeeperTls | None = None,
         detach: bool = False,
         progress: Progress | None = None,
         since: float | None = None,
@@ -50,6 +61,7 @@ class EmbeddedSite(SiteControl):
         self._ports = (kafka_port, zookeeper_port)
         self._remote = remote
         self._host = checked_host(host)
+        self._zookeeper_tls = zookeeper_tls
         self._progress = progress or LogProgress()
         self._since = since  # when the command began, on boot_clock(); None: when start() is called
         self._pid = os.getpid()
@@ -88,6 +100,7 @@ class EmbeddedSite(SiteControl):
             zookeeper_port=self._ports[1],
             remote=self._remote,
             host=self._host,
+            zookeeper_tls=self._zookeeper_tls,
         )
         self._starting = subprocess.Popen(
             [sys.executable, "-m", "halog.embedded.supervisor", launch.to_json()],

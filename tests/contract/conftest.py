@@ -14,25 +14,36 @@ from halog.embedded import EmbeddedSite
 from tests.contract.rigs import KafkaRig, LogRig, MemoryLogRig
 from tests.contract.rigs_coordinator import CoordinatorRig, MemoryCoordinatorRig, ZkRig
 from tests.contract.rigs_store import MemoryStoreRig, RocksRig, StoreRig
+from tests.secure_zookeeper import SecureSite, digest
 from tests.workers import is_last
 
-_SERVERS = pytest.StashKey[EmbeddedSite]()
+_SERVERS = pytest.StashKey[list[EmbeddedSite]]()
 
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[EmbeddedSite]:
-    site = request.session.stash[_SERVERS] = EmbeddedSite(tmp_path_factory.mktemp("contract-site"))
+    site = EmbeddedSite(tmp_path_factory.mktemp("contract-site"))
+    request.session.stash.setdefault(_SERVERS, []).append(site)
     with site:
         yield site
+
+
+@pytest.fixture(scope="session")
+def secure(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SecureSite]:
+    """Servers of which ZooKeeper takes TLS, too."""
+    made = SecureSite(tmp_path_factory.mktemp("secure-site"))
+    request.session.stash.setdefault(_SERVERS, []).append(made.site)
+    with made.site:
+        yield made
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """They end with the last test of this directory: an idle broker is a thirtieth of a core, for all that follow."""
     yield
-    site = item.session.stash.get(_SERVERS, None)
-    if site is not None and is_last(item, nextitem):
-        site.stop()
+    for site in item.session.stash.get(_SERVERS, []):
+        if is_last(item, nextitem):
+            site.stop()
 
 
 @pytest.fixture(params=["memory", "kafka"])
@@ -49,11 +60,30 @@ def kafka(servers: EmbeddedSite) -> Iterator[KafkaRig]:
     rig.end()
 
 
-@pytest.fixture(params=["memory", "zookeeper"])
+@pytest.fixture(params=["memory", "zookeeper", pytest.param("secure", marks=pytest.mark.long)])
 def coordinators(request: pytest.FixtureRequest) -> Iterator[CoordinatorRig]:
-    rig = MemoryCoordinatorRig() if request.param == "memory" else ZkRig(request.getfixturevalue("servers"))
+    """`secure`: by TLS, as a user with a password. tests/contract/test_zookeeper_access.py has the part of that which
+    is quick."""
+    rig: CoordinatorRig
+    if request.param == "memory":
+        rig = MemoryCoordinatorRig()
+    elif request.param == "zookeeper":
+        rig = ZkRig(request.getfixturevalue("servers"))
+    else:
+        rig = secure_rig(request.getfixturevalue("secure"))
     yield rig
     rig.end()
+
+
+@pytest.fixture
+def sealed(secure: SecureSite) -> Iterator[ZkRig]:
+    rig = secure_rig(secure)
+    yield rig
+    rig.end()
+
+
+def secure_rig(secure: SecureSite) -> ZkRig:
+    return ZkRig(secure.site, secure.sealed, digest(tls=secure.certificates.files()))
 
 
 @pytest.fixture

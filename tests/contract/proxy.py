@@ -10,11 +10,11 @@ import threading
 class Proxy:
     """Forwards to `target`. `hold_replies` loses what the server says from now on; `cut` breaks all connections."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, at: str = "127.0.0.1") -> None:
         host, _, port = target.rpartition(":")
         self._target = (host, int(port))
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
+        self._server = socket.create_server((at, 0))
+        self.address = f"{at}:{self._server.getsockname()[1]}"
         self._sockets: set[socket.socket] = set()
         self._open = True
         self._holding = threading.Event()

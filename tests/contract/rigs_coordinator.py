@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from kazoo.client import KazooClient
 
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
+from halog.adapters.zookeeper.access import PLAIN, ZooKeeperAccess
 from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.embedded import EmbeddedSite
 from halog.ports import Coordinator, SessionState
@@ -86,16 +87,19 @@ it, and then a test that breaks no connection itself is refused a request."""
 
 
 class ZkRig:
-    """Each client has a proxy of its own between it and the server."""
+    """Each client has a proxy of its own between it and the server. `address`: where that is, if it is not the site's
+    plain port; `access`: how it is spoken to."""
 
-    def __init__(self, site: EmbeddedSite) -> None:
+    def __init__(self, site: EmbeddedSite, address: str = "", access: ZooKeeperAccess = PLAIN) -> None:
         self.site = site
+        self.address = address or site.info.zookeeper
+        self.access = access
         self.cluster = f"c{os.getpid()}-{next(_numbers)}"
         self._open: list[tuple[ZkCoordinator, Proxy]] = []
 
     def open(self, states: States | None = None) -> ZkCoordinator:
-        proxy = Proxy(self.site.info.zookeeper)
-        c = ZkCoordinator(proxy.address, self.cluster, session_timeout_ms=SESSION_MS)
+        proxy = Proxy(self.address)
+        c = ZkCoordinator(proxy.address, self.cluster, session_timeout_ms=SESSION_MS, access=self.access)
         self._open.append((c, proxy))
         c.connect(states if states is not None else States())
         return c

@@ -65,6 +65,8 @@ def patterns(cls: Any, above: tuple[str, ...] = ()) -> Iterator[str]:
                 yield from patterns(value, (*key, "*"))
         elif dataclasses.is_dataclass(hint):
             yield from patterns(hint, key)
+        elif isinstance(hint, types.UnionType) and dataclasses.is_dataclass(one := typing.get_args(hint)[0]):
+            yield from patterns(one, key)  # a table that may be absent
         else:
             assert not isinstance(hint, types.GenericAlias) or hint.__origin__ is tuple
             yield ".".join(key)

@@ -26,6 +26,7 @@ from kazoo.exceptions import (
     BadVersionError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -37,6 +38,9 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from halog.adapters.znode_size import check_size
+from halog.adapters.zookeeper.access import PLAIN, QuietLogger, ZooKeeperAccess
+from halog.adapters.zookeeper.access_errors import check_identity, no_rights, tls_refused
+from halog.adapters.zookeeper.acls import ZnodeWalk
 from halog.adapters.zookeeper.callback_thread import Dispatcher
 from halog.adapters.zookeeper.collection import BATCH, PATIENCE_S, MembersWatch
 from halog.adapters.zookeeper.fork import left_to_the_parent
@@ -44,7 +48,7 @@ from halog.adapters.zookeeper.reachability import LOOK_S, STEPS, lacks_chroot, n
 from halog.adapters.zookeeper.version_marks import MarkWriter, member_of
 from halog.adapters.zookeeper.wakeup import CountingHandler
 from halog.adapters.zookeeper.watch import ChildrenWatch, DataWatch, Watch
-from halog.errors import ClosedError, CoordinatorError, UnreachableError, VersionError
+from halog.errors import ClosedError, CoordinatorError, UnreachableError, VersionError, ZnodeAccessError
 from halog.ports import SessionState, UnknownResult, Versioned
 
 log = logging.getLogger("halog.zk")
@@ -55,13 +59,6 @@ ANSWER_S = 5.0  # a server that holds a request longer is as good as silent; its
 END_S = 0.3
 """A command waits no longer for the end of its session. ZooKeeper ends by itself what nobody renews."""
 _NO_ANSWER = (ConnectionLoss, SessionExpiredError, OperationTimeoutError, KazooTimeoutError)
-
-
-class _KazooLogger(logging.LoggerAdapter[logging.Logger]):
-    """Lowers what kazoo warns of, which is every attempt to reconnect; the states tell what matters."""
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        self.logger.log(level if level > logging.WARNING else logging.DEBUG, msg, *args, **kwargs)
 
 
 class ZkCoordinator:
@@ -75,11 +72,15 @@ class ZkCoordinator:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         answer_s: float = ANSWER_S,
         patience_s: float = 0.0,
+        access: ZooKeeperAccess = PLAIN,
     ) -> None:
         """Prepare the session. `patience_s` says how long to wait at the beginning for servers that are there and busy,
-        and for a connection that breaks meanwhile: whoever joins needs all that it asks for, until it says `joined`."""
+        and for a connection that breaks meanwhile: whoever joins needs all that it asks for, until it says `joined`.
+        `access` says how the servers are spoken to, and as whom."""
         self._root = f"/halog/{cluster}"
         self._hosts = hosts
+        self._access = access
+        self._handler = CountingHandler(access.tls)
         self._timeout_s = session_timeout_ms / 1000
         self._answer_s = answer_s
         self._patience_s = patience_s
@@ -94,8 +95,9 @@ class ZkCoordinator:
                 max_tries=-1, delay=RECONNECT_S, backoff=1.5, max_delay=RECONNECT_MAX_S, max_jitter=0.1
             ),
             command_retry=KazooRetry(max_tries=0),
-            handler=CountingHandler(),
-            logger=_KazooLogger(log),
+            handler=self._handler,
+            logger=QuietLogger(log),
+            **access.arguments(),
         )
         left_to_the_parent(self._client)
         self._dispatch: Dispatcher | None = None
@@ -145,13 +147,25 @@ class ZkCoordinator:
         now = time.monotonic()
         look_s = min(STEPS * LOOK_S, at_least_s / 2)
         if not self._connected.wait(at_least_s - look_s):
-            why = silence(self._hosts, look_s)
+            why = tls_refused(self._hosts, self._access, self._handler.tls_error) or silence(self._hosts, look_s)
             until = now + (max(at_least_s, self._patience_s) if why.busy else at_least_s)
             if not self._connected.wait(max(0.0, until - time.monotonic())):
                 raise UnreachableError(f"ZooKeeper at {self._hosts} does not answer: {why.text}", address=self._hosts)
         with suppress(*_NO_ANSWER):  # whoever asks for something next is told
-            if lacks_chroot(self._client, max(0.0, self._answer_by() - time.monotonic())):
+            left_s = max(0.0, self._answer_by() - time.monotonic())
+            if lacks_chroot(self._client, left_s):
                 raise no_chroot(self._hosts, self._client.chroot)
+            self._check_rights(left_s)
+
+    def _check_rights(self, within_s: float) -> None:
+        """Look whether the cluster's place is ours to use: a password that is wrong does not end a session."""
+        check_identity(self._client, self._access, within_s)
+        try:
+            self._client.get_async(self._root).get(timeout=within_s)
+        except NoAuthError:
+            raise self._no_rights("read", "") from None
+        except NoNodeError:
+            return
 
     def _changed(self, kazoo_state: str) -> None:
         """Note a state and return: this runs on kazoo's connection thread. (None: kazoo keeps the listener.)"""
@@ -254,7 +268,7 @@ class ZkCoordinator:
     def _answered(self, path: str, asked: Any) -> Versioned | None:
         first = [asked]
         try:
-            data, stat = self._read(lambda: first.pop() if first else self._client.get_async(path))
+            data, stat = self._read(path, lambda: first.pop() if first else self._client.get_async(path))
         except NoNodeError:
             return None
         return Versioned(data, stat.version)
@@ -262,13 +276,13 @@ class ZkCoordinator:
     def children(self, path: str) -> list[str]:
         self._ready()
         try:
-            return sorted(self._read(lambda: self._client.get_children_async(self._abs(path))))
+            return sorted(self._read(path, lambda: self._client.get_children_async(self._abs(path))))
         except NoNodeError:
             return []
 
     def sync(self, path: str) -> None:
         self._ready()
-        self._read(lambda: self._client.sync_async(self._abs(path)))
+        self._read(path, lambda: self._client.sync_async(self._abs(path)))
 
     def watch(self, path: str, changed: Callable[[str, Versioned | None], None]) -> None:
         self._add(DataWatch(self._client, self._abs(path), self._soon, self._deliver, partial(changed, path)))
@@ -297,6 +311,11 @@ class ZkCoordinator:
         if self._dispatch is not None:
             self._dispatch.put(job)
 
+    def znodes(self) -> ZnodeWalk:
+        """Return a walk over the cluster's znodes, for commands that look at who may use them."""
+        self._ready()
+        return ZnodeWalk(self._client, self._root, self._answer_s)
+
     # ---- writes
 
     def set(self, path: str, data: bytes, version: int) -> int:
@@ -311,6 +330,8 @@ class ZkCoordinator:
             raise VersionError(f"{path} does not have version {version}", path=path, version=version) from None
         except NoNodeError:
             raise CoordinatorError(f"{path} does not exist", path=path) from None
+        except NoAuthError:
+            raise self._no_rights("set", path) from None
         return int(stat.version)
 
     def confirm(self, path: str, version: int) -> None:
@@ -321,6 +342,8 @@ class ZkCoordinator:
         (found,) = self._write(f"confirm {path}", asked.commit_async())
         if isinstance(found, BadVersionError):
             raise VersionError(f"{path} does not have version {version}", path=path, version=version)
+        if isinstance(found, NoAuthError):
+            raise self._no_rights("confirm", path)
         if isinstance(found, Exception):
             raise CoordinatorError(f"{path} cannot be confirmed: {type(found).__name__}", path=path)
 
@@ -337,6 +360,8 @@ class ZkCoordinator:
             raise VersionError(f"{path} does not have version {version}", path=path, version=version) from None
         except NotEmptyError:
             raise CoordinatorError(f"{path} has children", path=path) from None
+        except NoAuthError:
+            raise self._no_rights("delete", path) from None
         return True
 
     def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
@@ -353,6 +378,8 @@ class ZkCoordinator:
                 return True
             except NodeExistsError:
                 return ephemeral and self._is_ours(path, data)
+            except NoAuthError:
+                raise self._no_rights("create", path) from None
             except UnknownResult:
                 if not self._reconnected(deadline):
                     raise
@@ -361,7 +388,7 @@ class ZkCoordinator:
         """Say whether there is an ephemeral node of this very session with these bytes: made by a create whose reply
         was lost."""
         try:
-            found, stat = self._read(lambda: self._client.get_async(self._abs(path)))
+            found, stat = self._read(path, lambda: self._client.get_async(self._abs(path)))
         except NoNodeError:
             return False
         return bool(stat.ephemeralOwner == self.session_id and found == data)
@@ -374,6 +401,9 @@ class ZkCoordinator:
         return False
 
     # ---- requests
+
+    def _no_rights(self, what: str, path: str) -> ZnodeAccessError:
+        return no_rights(what, path if path.startswith(self._root) else self._abs(path), self._access)
 
     def _abs(self, path: str) -> str:
         return (self._root + "/" + path.strip("/")).rstrip("/")
@@ -391,7 +421,7 @@ class ZkCoordinator:
         """Return until when an answer to what is asked now is waited for."""
         return min(time.monotonic() + self._answer_s, self._join_by)
 
-    def _read(self, ask: Callable[[], Any]) -> Any:
+    def _read(self, path: str, ask: Callable[[], Any]) -> Any:
         """Ask, and ask again where the connection broke under it and is back in time: a read changes nothing."""
         deadline = self._answer_by()
         while True:
@@ -406,6 +436,8 @@ class ZkCoordinator:
                 raise UnreachableError(why, address=self._hosts, coordinator=True) from None
             except NoNodeError:
                 raise
+            except NoAuthError:
+                raise self._no_rights("read", path) from None
             except KazooException as e:
                 raise CoordinatorError(f"ZooKeeper refused: {type(e).__name__} {e}") from None
 
@@ -414,7 +446,7 @@ class ZkCoordinator:
             return request.get(timeout=max(0.0, self._answer_by() - time.monotonic()))
         except _NO_ANSWER as e:
             raise UnknownResult(f"{what}: no answer ({type(e).__name__})") from None
-        except (NoNodeError, BadVersionError, NodeExistsError, NotEmptyError):
+        except (NoNodeError, BadVersionError, NodeExistsError, NotEmptyError, NoAuthError):
             raise
         except KazooException as e:
             raise CoordinatorError(f"ZooKeeper refused {what}: {type(e).__name__} {e}") from None

@@ -4,6 +4,7 @@ nobody has made."""
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from typing import Any, NamedTuple
@@ -93,11 +94,28 @@ def _asked(address: str, made: socket.socket) -> Diagnosis:
     if b"ookeeper" in answer.lower() or answer.startswith(b"srvr "):
         slow = "it was busy, or too few servers of its ensemble are up"
         return Diagnosis(f"{address} is a ZooKeeper that gave no session in time: {slow}", True)
+    if speaks_tls(address, LOOK_S):
+        how = 'set tls = "required" in [security.zookeeper], or name the port that takes plain text'
+        return Diagnosis(f"{address} speaks TLS, and this process does not: {how}", False)
     if not answer:
         closes = "it closes the connection when it is asked, as a Kafka broker does"
         return Diagnosis(f"{address} is no ZooKeeper, or one that ends: {closes}", True)
     what = "it answers as a web server does" if b"HTTP" in answer else "its answer is none of a ZooKeeper's"
     return Diagnosis(f"{address} is no ZooKeeper: {what}", False)
+
+
+def speaks_tls(address: str, step_s: float) -> bool:
+    """Say whether somebody there begins a conversation by TLS, whoever that is: nobody is trusted, and nothing said."""
+    asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    asking.check_hostname, asking.verify_mode = False, ssl.CERT_NONE
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), step_s) as made, asking.wrap_socket(made):
+            return True
+    except ssl.SSLError as error:  # it may ask for a certificate, which it does in TLS
+        return "ALERT" in (error.reason or "")
+    except (OSError, ValueError):
+        return False
 
 
 def no_chroot(hosts: str, chroot: str) -> ConfigError:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.exceptions import KazooException, NoAuthError, NodeExistsError, NoNodeError
 
 from halog.ports import COLLECTIONS, Versioned
 
@@ -106,6 +106,8 @@ class MarkWriter:
             add(asked)
             asked.set_data(mark, said, -1)
             done, marked = self._write(f"{what} {path}", asked.commit_async())
+            if isinstance(marked, NoAuthError):
+                raise marked
             if isinstance(marked, NoNodeError):
                 self._make(mark)
             elif isinstance(done, NoNodeError) and what == "create":

@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from halog.errors import ConfigError, HalogError, UnreachableError
+from halog.errors import ConfigError, HalogError, UnreachableError, ZnodeAccessError
 
 if TYPE_CHECKING:
+    from halog.adapters.zookeeper.access import ZooKeeperAccess
     from halog.cli.shared.upgrade_status import UpgradeView
+    from halog.config import Config
     from halog.metadata.nodes import NodeInfo
 
 Result = Literal["ok", "warn", "fail", "skip"]
@@ -44,13 +46,14 @@ class DoctorTarget:
     why_not: str = ""  # why there are no servers to ask
     cluster: str = ""
     configured: bool = True  # somebody relies on the servers, so it is a fault if they are down
+    config: Config | None = None
 
     @classmethod
     def find(cls, config_path: Path | None, data_dir: Path | None) -> Self:
         """Find what is to be checked. ConfigError if the configuration cannot be read."""
         from halog.embedded import default_data_dir, read_site
 
-        directory, cluster = data_dir or default_data_dir(), ""
+        directory, cluster, config = data_dir or default_data_dir(), "", None
         if config_path is not None:
             from halog.config import load_config
             from halog.config.sites import plain
@@ -59,13 +62,20 @@ class DoctorTarget:
             site, cluster = config.site, config.cluster.name
             if site.embedded is None:
                 servers = plain(site.bootstrap or ""), plain(site.zookeeper or "")
-                return cls(directory, False, *servers, cluster=cluster)
+                return cls(directory, False, *servers, cluster=cluster, config=config)
             directory = data_dir or site.embedded
         try:
             info = read_site(directory)
         except UnreachableError as e:
             return cls(directory, True, why_not=e.message, configured=config_path is not None)
-        return cls(directory, True, info.bootstrap, info.zookeeper, cluster=cluster)
+        return cls(directory, True, info.bootstrap, info.zookeeper, cluster=cluster, config=config)
+
+    def zookeeper_access(self) -> ZooKeeperAccess:
+        """Return how ZooKeeper is spoken to. ConfigError: a file or a secret cannot be used."""
+        from halog.adapters.zookeeper.access import PLAIN
+        from halog.runtime.node.zookeeper_access import zookeeper_access
+
+        return PLAIN if self.config is None else zookeeper_access(self.config, "doctor")
 
 
 def run(target: DoctorTarget) -> list[Finding]:
@@ -184,34 +194,44 @@ def zookeeper(target: DoctorTarget) -> Iterator[Finding]:
         yield Finding("zookeeper", "fail" if target.configured else "skip", target.why_not or "none configured")
         return
     try:
-        version = _ask_zookeeper(target.zookeeper)
+        access = target.zookeeper_access()
+    except ConfigError as e:
+        yield Finding("zookeeper", "fail", e.message, "see [security.zookeeper]")
+        return
+    try:
+        version = _ask_zookeeper(target.zookeeper, access)
     except ConfigError as e:
         advice = f"correct it, or create it with `{e.evidence['command']}`"
         yield Finding("zookeeper", "fail", f"{target.zookeeper}: there is no chroot {e.evidence['chroot']}", advice)
-    except Exception:
+    except Exception as e:
+        from halog.adapters.zookeeper.access_errors import tls_refused
         from halog.adapters.zookeeper.reachability import silence
 
-        why = silence(target.zookeeper)
+        heard = e.evidence.get("tls_error") if isinstance(e, HalogError) else None
+        why = tls_refused(target.zookeeper, access, heard) or silence(target.zookeeper)
         advice = "" if why.busy else "is it running?"
         yield Finding("zookeeper", "fail", f"{target.zookeeper} does not answer: {why.text}", advice)
     else:
         yield Finding("zookeeper", "ok", f"{target.zookeeper}{version}")
-        yield from upgrade(target)
+        yield from of_cluster(target, access)
 
 
-def upgrade(target: DoctorTarget) -> Iterator[Finding]:
-    """Look whether the nodes run one release, or an upgrade goes on that brings them to one (U1)."""
+def of_cluster(target: DoctorTarget, access: ZooKeeperAccess) -> Iterator[Finding]:
+    """Look whether the cluster's znodes may be used (N5), and whether the nodes run one release, or an upgrade goes on
+    that brings them to one (U1)."""
     if not target.cluster:
         return
     from halog.adapters.zookeeper.coordinator import ZkCoordinator
     from halog.cli.shared.upgrade_status import upgrade_of
     from halog.metadata.nodes import read_nodes
 
-    coordinator = ZkCoordinator(target.zookeeper, target.cluster, patience_s=TIMEOUT_S)
+    coordinator = ZkCoordinator(target.zookeeper, target.cluster, patience_s=TIMEOUT_S, access=access)
     try:
         coordinator.connect(lambda state: None, TIMEOUT_S)
         infos = read_nodes(coordinator, coordinator.children("nodes"))
         yield from upgrade_findings(upgrade_of(coordinator), infos.values())
+    except (ConfigError, ZnodeAccessError) as e:
+        yield Finding("znodes", "fail", e.message, "`halog acl zookeeper --check` says to whom each znode belongs")
     except HalogError:  # the check of ZooKeeper has said it
         return
     finally:
@@ -265,20 +285,24 @@ def _ask_kafka(bootstrap: str) -> tuple[int, dict[str, str]]:
     return len(brokers), {name: str(entry.value) for name, entry in entries.items()}
 
 
-def _ask_zookeeper(hosts: str) -> str:
+def _ask_zookeeper(hosts: str, access: ZooKeeperAccess) -> str:
     """Return the server's version as " (3.9.3)", or nothing where it does not tell. ConfigError if there is no
     chroot."""
     import logging
 
     from kazoo.client import KazooClient
 
+    from halog.adapters.zookeeper.access import QuietLogger
     from halog.adapters.zookeeper.reachability import lacks_chroot, no_chroot
+    from halog.adapters.zookeeper.wakeup import CountingHandler
 
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
-    client = KazooClient(hosts, timeout=TIMEOUT_S)
+    handler = CountingHandler(access.tls)
+    quiet = QuietLogger(logging.getLogger("halog.doctor.zookeeper"))
+    client = KazooClient(hosts, timeout=TIMEOUT_S, handler=handler, logger=quiet, **access.arguments())
     try:
         if not client.start_async().wait(TIMEOUT_S):
-            raise UnreachableError("no session")
+            raise UnreachableError("no session", tls_error=handler.tls_error)
         if lacks_chroot(client, TIMEOUT_S):
             raise no_chroot(hosts, client.chroot)
         client.exists("/")

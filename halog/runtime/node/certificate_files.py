@@ -1,4 +1,5 @@
-"""This module finds the files by which a process shows who it is on the node channel, and whom it trusts (N5).
+"""This module finds the files by which a process shows who it is, on the node channel and to ZooKeeper, and whom it
+trusts (N5).
 
 A directory of certificates may serve several processes of a machine, as `halog certs` makes it.
 """
@@ -6,8 +7,10 @@ A directory of certificates may serve several processes of a machine, as `halog 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from halog.config.security import OFF, SecurityConfig
+from halog.config.zookeeper_security import X509
 
 Files = tuple[Path, Path, Path]
 """The authorities, the certificate, and the key to it."""
@@ -22,6 +25,34 @@ def certificate_files(security: SecurityConfig, process: str) -> Files | None:
         return (ca, cert, key) if ca and cert and key else None
     stem = _stem(directory, process)
     return ca or directory / "ca.crt", cert or directory / f"{stem}.crt", key or directory / f"{stem}.key"
+
+
+class ZooKeeperFiles(NamedTuple):
+    """Names the authorities that are trusted, and what is shown to servers that ask for a certificate."""
+
+    ca: Path
+    cert: Path | None
+    key: Path | None
+
+
+def zookeeper_files(security: SecurityConfig, process: str) -> ZooKeeperFiles | None:
+    """Return the files of a process of this name for ZooKeeper; None: it speaks no TLS there."""
+    found = security.zookeeper
+    if found is None or found.tls == OFF:
+        return None
+    directory = security.certs_dir
+    ca = found.ca or security.ca or (None if directory is None else directory / "ca.crt")
+    if ca is None:
+        return None
+    if found.cert is not None:
+        return ZooKeeperFiles(ca, found.cert, found.key)
+    cert, key = security.cert, security.key
+    if directory is not None:
+        stem = _stem(directory, process)
+        cert, key = cert or directory / f"{stem}.crt", key or directory / f"{stem}.key"
+        if security.cert is None and found.auth != X509 and not cert.is_file():
+            cert = key = None  # servers may do without
+    return ZooKeeperFiles(ca, cert, key)
 
 
 def _stem(directory: Path, process: str) -> str:

@@ -17,6 +17,7 @@ from halog.ports import Store
 from halog.runtime.keys.key_owners import import_module
 from halog.runtime.node.certificate_files import certificate_files
 from halog.runtime.node.live_config import ActiveConfig, for_node
+from halog.runtime.node.zookeeper_access import zookeeper_access
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
 from halog.runtime.store import replaced_mark as replaced
@@ -24,6 +25,7 @@ from halog.runtime.support.adapters import Adapters, SiteAccess
 
 if TYPE_CHECKING:
     from halog.adapters.tcp.security import ChannelSecurity
+    from halog.adapters.zookeeper.access import ZooKeeperAccess
 
 logger = logging.getLogger("halog.wiring")
 
@@ -73,17 +75,17 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
     from halog.adapters.zookeeper.coordinator import ZkCoordinator
 
     bootstrap, zookeeper = addresses(config)
-    secured = channel_security(config, name)  # before anything is opened
+    secured, access = channel_security(config, name), zookeeper_access(config, name)  # before anything is opened
     node = config.nodes.get(name)
     store = None if node is None else open_store(node.data_dir)
     try:
         session_ms = config.timing.session_timeout_ms
         coordinator = ZkCoordinator(
-            zookeeper, config.cluster.name, session_timeout_ms=session_ms, patience_s=patience_s
+            zookeeper, config.cluster.name, session_timeout_ms=session_ms, patience_s=patience_s, access=access
         )
         copies = TopicReplicas(config.site.replication_factor, config.site.min_insync_replicas)
         log = KafkaLog(bootstrap, copies, answer_s=answer_s)
-        way = partial(reach, config, answer_s=answer_s)
+        way = partial(reach, config, access=access, answer_s=answer_s)
         return Adapters(log, coordinator, TcpChannel(config.limits.max_frame_bytes, secured), store, way)
     except BaseException:
         if store is not None:
@@ -113,15 +115,16 @@ def _refusal(why: str) -> bytes:
     return frames.encode(to_frame(UnauthorizedError(why)))
 
 
-def reach(config: Config, site: str, answer_s: float = math.inf) -> SiteAccess:
+def reach(config: Config, site: str, *, access: ZooKeeperAccess, answer_s: float = math.inf) -> SiteAccess:
     """Reach another site's log and coordinator. UnreachableError; ConfigError if it is not in the configuration;
     VersionMismatchError if this halog does not know the level that the cluster has there."""
     from halog.adapters.kafka.log import KafkaLog
     from halog.adapters.zookeeper.coordinator import ANSWER_S, ZkCoordinator
 
     bootstrap, zookeeper = remote_site(config, site)
-    coordinator = ZkCoordinator(zookeeper, config.cluster.name, session_timeout_ms=config.timing.session_timeout_ms)
-    usual_s = max(config.timing.session_timeout_ms / 1000, ANSWER_S)  # a site may be lost; a command goes on without it
+    session_ms = config.timing.session_timeout_ms
+    coordinator = ZkCoordinator(zookeeper, config.cluster.name, session_timeout_ms=session_ms, access=access)
+    usual_s = max(session_ms / 1000, ANSWER_S)  # a site may be lost; a command goes on without it
     coordinator.connect(lambda state: None, min(usual_s, answer_s))
     coordinator.joined()
     try:
@@ -140,7 +143,13 @@ def active_version(own: Config, name: str) -> ActiveConfig:
 
     _, zookeeper = addresses(own)
     session_ms, patience_s = own.timing.session_timeout_ms, own.timing.call_deadline_ms / 1000
-    coordinator = ZkCoordinator(zookeeper, own.cluster.name, session_timeout_ms=session_ms, patience_s=patience_s)
+    coordinator = ZkCoordinator(
+        zookeeper,
+        own.cluster.name,
+        session_timeout_ms=session_ms,
+        patience_s=patience_s,
+        access=zookeeper_access(own, name),
+    )
     try:
         coordinator.connect(lambda state: None)
         return for_node(own, coordinator, name)

@@ -26,6 +26,7 @@ KNOWN = {
 }
 
 CALLS = {
+    "acl zookeeper": ["acl zookeeper --check"],
     "certs check": [],
     "certs create-ca": [],
     "certs create-node": [],

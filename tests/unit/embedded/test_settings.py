@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from halog.embedded import datadir, settings
-from halog.embedded.model import SERVERS, Launch, Ports, RemoteListener, SiteInfo, checked_host
+from halog.embedded.model import SERVERS, Launch, Ports, RemoteListener, SiteInfo, ZooKeeperTls, checked_host
 from halog.errors import ConfigError
 
 PORTS = Ports(20_001, 20_002, 20_003)
@@ -123,3 +123,27 @@ def test_a_sites_description_survives_json_and_newer_keys() -> None:
     plain = Launch("d", "j", "jars", "", True, 0.0)
     assert plain.parent == 0
     assert Launch.from_json(plain.to_json()) == plain
+
+
+@pytest.mark.feature("N5", "O3")
+def test_zookeeper_takes_tls_at_a_second_port_where_it_is_told_to() -> None:
+    """Its first port stays as it is, for those that have not changed over."""
+    tls = ZooKeeperTls(21_000, "/tls/zookeeper.pem", "/tls/ca.crt", "want")
+    plain, found = settings.zookeeper_properties(PORTS), settings.zookeeper_properties(PORTS, tls=tls)
+    assert {key: found[key] for key in plain} == plain
+    assert (found["secureClientPort"], found["secureClientPortAddress"]) == (21_000, "127.0.0.1")
+    assert (found["ssl.keyStore.location"], found["ssl.trustStore.location"]) == ("/tls/zookeeper.pem", "/tls/ca.crt")
+    assert found["ssl.clientAuth"] == "want"
+    assert str(found["serverCnxnFactory"]).endswith("NettyServerCnxnFactory"), "the other one knows no TLS"
+    launch = Launch("d", "java", "jars", "", cached=True, since=1.0, zookeeper_tls=tls)
+    assert Launch.from_json(launch.to_json()) == launch
+
+
+@pytest.mark.feature("N5")
+@pytest.mark.parametrize(
+    "values",
+    [{"keystore": "k.pem"}, {"truststore": "/a\nauthProvider.1=x"}, {"keystore": "/a\\n"}, {"clients": "some"}],
+)
+def test_nothing_else_becomes_part_of_zookeepers_configuration(values: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        ZooKeeperTls(1, **{"keystore": "/k.pem", "truststore": "/t.pem", **values})

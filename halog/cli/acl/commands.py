@@ -1,0 +1,6 @@
+"""This module names the group `halog acl` with all its commands."""
+
+from __future__ import annotations
+
+import halog.cli.acl.zookeeper  # noqa: F401 - its command belongs to the group
+from halog.cli.acl.group import acl as acl
