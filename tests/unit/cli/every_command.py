@@ -26,6 +26,7 @@ KNOWN = {
 }
 
 CALLS = {
+    "audit": ["audit"],
     "certs check": [],
     "certs create-ca": [],
     "certs create-node": [],
