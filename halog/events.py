@@ -116,6 +116,9 @@ CERTIFICATES_BAD = Kind(
     "{node} goes on with the certificates that it has, and does not take the new files: {cause}",
 )
 PLAINTEXT = Kind("HALOG-1143", "plain text", ERROR, "{node} takes plain text from other machines: {cause}")
+AUDIT_LOST = Kind(
+    "HALOG-1160", "audit entries lost", WARNING, "{count} entries of {node} are missing from the audit: {cause}"
+)
 RETIRED = Kind("HALOG-1121", "definition retired", INFO, "type {type}: definition {id} was taken back: {cause}")
 REBALANCE = Kind("HALOG-1030", "rebalance", INFO, "policy {policy}: {moves} partitions are to move: {cause}")
 STATE = Kind("HALOG-1035", "partition state", INFO, "partition {partition}: {state}, was {was}: {cause}")
@@ -285,6 +288,7 @@ KINDS: dict[str, Kind] = {
         CERTIFICATES,
         CERTIFICATES_BAD,
         PLAINTEXT,
+        AUDIT_LOST,
     )
 }
 """Every code that can occur, with its kind."""

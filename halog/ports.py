@@ -389,6 +389,10 @@ class Channel(Protocol):
         """Take this process's certificates anew, for connections to come, if their files changed; None: they did not.
         Files that do not hold together change nothing."""
 
+    @property
+    def principal(self) -> Principal | None:
+        """Return whom this process's own certificate names; None: it has no TLS."""
+
     def drop(self, address: str) -> None:
         """Close all pooled connections to `address`, also those in use: requests waiting there fail at once."""
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import click
 
+from halog.cli.shared.auditing import audited
 from halog.cli.shared.messages import say
 from halog.cli.shared.output import emit_nothing
 from halog.errors import HalogError, NothingToDoError
@@ -69,6 +70,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Show which transactions over several partitions are in doubt, and why; decide them.",
     ),
     "events": ("halog.cli.log.events:events", "Show what happened in the cluster, and because of what."),
+    "audit": ("halog.cli.log.audit:audit", "Show who asked for what, and what came of it."),
     "history": (
         "halog.cli.log.history:history",
         "Show who was active for a partition, when and why, and what was discarded.",
@@ -118,7 +120,7 @@ class LazyGroup(click.Group):
             return super().make_context(*args, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _enough():
+        with _enough(), audited(ctx):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -17,7 +17,7 @@ from halog.adapters.tcp.pool import Pool
 from halog.adapters.tcp.security import ChannelSecurity
 from halog.adapters.tcp.stream import PLAINTEXT, Stream
 from halog.errors import ClosedError, UnreachableError
-from halog.ports import Peer, Renewal
+from halog.ports import Peer, Principal, Renewal
 
 logger = logging.getLogger("halog.channel")
 BACKLOG = 128
@@ -137,6 +137,10 @@ class TcpChannel:
 
     def renew(self) -> Renewal | None:
         return None if self._security is None else self._security.renew()
+
+    @property
+    def principal(self) -> Principal | None:
+        return None if self._security is None else self._security.me
 
     def drop(self, address: str) -> None:
         self._pool.drop(address)

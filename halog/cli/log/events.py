@@ -23,7 +23,7 @@ SEVERITIES = (INFO, WARNING, ERROR)
 COLUMNS = ("time", "code", "told by", "epoch", "what")
 
 
-def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     """Read a date or a time in ISO 8601, in UTC where it has no offset, as milliseconds since 1970."""
     if value is None:
         return None
@@ -55,7 +55,7 @@ def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("-f", "--follow", is_flag=True, help="Go on with new events until Ctrl-C.")
 @click.option("--partition", type=Name(), metavar="PARTITION", help="Only events of this partition.")
 @click.option(
-    "--since", type=Text(), callback=_moment, metavar="ISO", help="Only events from then on; UTC if it names no zone."
+    "--since", type=Text(), callback=moment, metavar="ISO", help="Only events from then on; UTC if it names no zone."
 )
 @click.option("--severity", type=click.Choice(SEVERITIES), help="Only events of this severity, or a higher one.")
 @click.option(

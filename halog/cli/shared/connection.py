@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from halog.backend import CommittedObject, Work
+from halog.cli.shared.auditing import reached
 from halog.cli.shared.surroundings import Surroundings, of_command
 from halog.config import Config, load_config
 from halog.core.ids import Member, Reference, location_code
@@ -290,6 +291,7 @@ def connect(config_path: Path, timeout_s: float, *, as_in_file: bool = False) ->
     connection = ClusterConnection(config, adapters, name, timeout_s, around)
     try:
         connection.open(as_in_file=as_in_file)
+        reached(connection)
         yield connection
     finally:
         connection.close()

@@ -61,7 +61,7 @@ class Access:
         acts = hello.role == "node" or hello.node in self._known()
         if acts and (principal.kind, principal.name) != ("node", hello.node):
             return f"it says that it is node {hello.node}, and its certificate is for {principal}"
-        if not self._role(principal):
+        if not self.role_of(principal):
             return f"its certificate is for {principal}, who has no role in [security.roles] of node {self._node}"
         return ""
 
@@ -69,9 +69,9 @@ class Access:
         """Raise UnauthorizedError where the role of whoever asks does not allow it."""
         if principal is None or (principal.kind == "node"):
             return
-        role, least = self._role(principal), LEAST.get(type(request), NODE)
+        role, least = self.role_of(principal), LEAST.get(type(request), NODE)
         if not role or ROLES.index(role) < ROLES.index(least):
-            asked = _name_of(request)
+            asked = name_of(request)
             raise UnauthorizedError(
                 f"{principal} may not ask node {self._node} for {asked}: it takes the role {least}, and "
                 f"[security.roles] there says {role or 'nothing of this user'}; nothing was done",
@@ -82,10 +82,11 @@ class Access:
                 node=self._node,
             )
 
-    def _role(self, principal: Principal) -> str:
+    def role_of(self, principal: Principal) -> str:
+        """Return the role of whoever shows such a certificate; "": none."""
         return NODE if principal.kind == "node" else self._roles.get(principal.name, "")
 
 
-def _name_of(request: object) -> str:
+def name_of(request: object) -> str:
     """Return the name of a request's kind, as the protocol has it."""
     return str(request.__struct_config__.tag) if isinstance(request, msgspec.Struct) else type(request).__name__

@@ -12,6 +12,7 @@ from halog.core import effects as fx
 from halog.core.ids import Member
 from halog.core.settings import Settings, Sites, SiteVotes, Sync
 from halog.ports import TopicPartition
+from halog.runtime.events.audit_trail import AuditTrail
 from halog.runtime.events.history import History
 from halog.runtime.events.reporter import EventReporter
 from halog.runtime.host.host import Host, OutcomeDelivery
@@ -45,6 +46,11 @@ def make_telling(c: Config, a: Adapters, me: Member) -> EventReporter:
     """Return what tells the event history; it writes once it has begun."""
     journal = partial(a.log.journal, TopicPartition(topic_names.events_topic(c.cluster.name), 0))
     return EventReporter(History(c.cluster.name, me.node, me.incarnation, journal))
+
+
+def make_audit(c: Config, a: Adapters, history: History) -> AuditTrail:
+    """Return what writes the audit of the node whose history this is."""
+    return AuditTrail(history, partial(a.log.journal, TopicPartition(topic_names.audit_topic(c.cluster.name), 0)))
 
 
 def make_host(

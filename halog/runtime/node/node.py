@@ -42,7 +42,7 @@ from halog.runtime.merge.compensation import Compensate, by_the_rules
 from halog.runtime.node import cluster_identity as belonging
 from halog.runtime.node.access import Access
 from halog.runtime.node.admin import Operators
-from halog.runtime.node.assembly import OtherSites, make_host, make_telling
+from halog.runtime.node.assembly import OtherSites, make_audit, make_host, make_telling
 from halog.runtime.node.client_half import ClientHalf, make_asker
 from halog.runtime.node.cluster_watch import CoordinatorWatch
 from halog.runtime.node.coordinator_memo import CoordinatorMemo
@@ -109,6 +109,7 @@ class Runtime:
         self.phase = StartPhase.STARTING
         run = self._begin(config, name)
         telling = self.telling = make_telling(config, adapters, run.member)
+        self.audit = make_audit(config, adapters, telling.history)
         self.zoning = NodeQuorum(name, zones_of(config, name) if hosts else [], telling.history)
         self.configured = LiveConfig(activated, telling.history, self._reconfigure)
         copies: dict[str, Copy] = {}
@@ -249,6 +250,7 @@ class Runtime:
             counting,
             None if host is None else self.mover,
             lambda: self.info,
+            self.audit,
         )
         self.remapping = (
             None if host is None else RemapDriver(host, self.members, lambda: self.config, self.routing, self.mover)
@@ -394,6 +396,7 @@ class Runtime:
         self.lives.close()
         self.nodes.close()
         self._security.close()
+        self.audit.close()
         self.telling.history.close()
         self.adapters.close()
 

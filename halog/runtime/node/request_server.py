@@ -4,9 +4,11 @@ thread learns its result, everything else by the connection's own thread."""
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from halog.backend import Execute, Work
@@ -29,6 +31,7 @@ from halog.runtime.client import vote_calls as ballots
 from halog.runtime.membership.duplicates import same_name
 from halog.runtime.node.access import Access
 from halog.runtime.node.node_load import LoadCounter
+from halog.runtime.node.request_audit import RequestAudit
 from halog.runtime.replica import hash_server as hashes, moment_server as looks
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.repeated_requests import RepeatedRequest, RepeatedRequests, encoded, send
@@ -40,6 +43,7 @@ from halog.runtime.rpc.result_errors import no_quorum, settled, to_error
 from halog.runtime.rpc.stranger_text import SHOWN
 
 if TYPE_CHECKING:
+    from halog.runtime.events.audit_trail import AuditTrail
     from halog.runtime.events.reporter import EventReporter
     from halog.runtime.host.host import Host
     from halog.runtime.membership.members import Membership
@@ -65,19 +69,21 @@ class Service:
         host: Host | None,
         execute: Execute,
         status: Callable[[], dict[str, object]],
-        known: Callable[[], Container[str]],
+        known: Callable[[], Collection[str]],
         access: Access,
         telling: EventReporter,
         max_frame: int,
         counting: LoadCounter,
         mover: Mover | None,
         info: Callable[[], NodeInfo],
+        audit: AuditTrail,
     ) -> None:
         """Listen for a node. `info` returns what it has registered, `known` the nodes of the configuration in force.
         `access` says who may ask for what, `max_frame` how many bytes a frame may have. `mover` is there in a hosting
-        node."""
+        node. `audit`: where requests of operators are noted, and refused ones."""
         self._known = known
         self._access = access
+        self._audit = RequestAudit(audit, access, known)
         self._info = info
         self.telling = telling
         self.hello = hello
@@ -143,25 +149,31 @@ class Service:
             self._introduced(peer, frame)
         elif member is None:
             raise FrameError(f"{peer.remote} did not introduce itself")
-        elif not self._allowed(peer, frame):
+        elif not self._allowed(peer, member, frame):
             pass
         elif isinstance(frame, frames.UnknownFrame):
             _send(peer, to_frame(versions.unknown(self.hello.node, frame.tag)))
         elif handler is None:
-            self._control(member, frame)  # type: ignore[arg-type]
+            try:
+                self._control(member, frame)  # type: ignore[arg-type]
+            except FrameError as error:
+                self._audit.refused(peer, member.node, frame, error.message)
+                raise
         else:
             self._answer(peer, member, handler, frame)
 
     def on_refused(self, host: str, why: str) -> None:
         """Note that a connection was refused before its first frame."""
         self.telling.intruder(host, why)
+        self._audit.refused_host(host, why)
 
-    def _allowed(self, peer: Peer, frame: object) -> bool:
+    def _allowed(self, peer: Peer, member: Member, frame: object) -> bool:
         """Say whether whoever is at the other end may ask for this. If not, it is told so, and the history, too."""
         try:
             self._access.check(peer.principal, frame)
         except UnauthorizedError as error:
             self.telling.unauthorized(str(peer.principal), error.message)
+            self._audit.refused(peer, member.node, frame, error.message)
             _send(peer, to_frame(error))
             return False
         return True
@@ -171,6 +183,8 @@ class Service:
         try:
             spoken = self._judge(peer, hello)
         except HalogError as e:
+            if isinstance(e, FrameError):
+                self._audit.refused(peer, hello.node, hello, e.message)
             if versions.expects_answer(hello):
                 _send(peer, to_frame(e))
             elif isinstance(e, VersionMismatchError):
@@ -245,9 +259,14 @@ class Service:
     def _answer(self, peer: Peer, member: Member, handler: Handler, frame: object) -> None:
         """What may take longer than it is waited for runs once, however often it is asked for."""
         number: bytes = frame.number if type(frame) in frames.NUMBERED else b""  # type: ignore[attr-defined]
+        audited = self._audit.wants(frame, member.node)
+        if audited and not number:
+            number = os.urandom(16)  # it has no other attempts, and what comes of it is waited for all the same
         to = self._repeats.begin(member, number, peer) if number else peer
         if to is None:
             return
+        if audited and isinstance(to, RepeatedRequest):
+            to.follow(partial(self._audit.answered, peer, member.node, frame))
         try:
             reply = handler(to, frame)
         except HalogError as e:

@@ -20,12 +20,22 @@ from halog.metadata.partition_tables import read_versions
 from halog.ports import Coordinator, Log, TopicPartition
 from halog.runtime.keys.policy_agreement import agree, check_mapping
 from halog.runtime.placement.initial_placement import placed, shape_of
-from halog.runtime.topics.topic_names import arrived_topic, events_topic, log_topic, schemas_topic, state_topic
+from halog.runtime.topics.topic_names import (
+    arrived_topic,
+    audit_topic,
+    events_topic,
+    log_topic,
+    schemas_topic,
+    state_topic,
+)
 
 logger = logging.getLogger("halog.cluster")
 
 EVENTS_KEPT_MS = 30 * 24 * 3_600_000
 """The event history is kept long enough to ask about last month."""
+
+AUDIT_KEPT_MS = 365 * 24 * 3_600_000
+"""The audit is kept for a year."""
 
 ARRIVED_KEPT_MS = 3_600_000
 """Notes on what other sites' logs had are kept for an hour; only the last of them counts."""
@@ -88,6 +98,7 @@ def create_topics(log: Log, coordinator: Coordinator, config: Config, *, activat
         _ensure(log, state_topic(config, name), policy.partitions, new, compacted=True, flushed=flushed[name])
     _ensure_schemas(log, schemas_topic(config), needed=any(flushed.values()))
     log.ensure_topic(events_topic(config.cluster.name), 1, keep_ms=EVENTS_KEPT_MS)
+    log.ensure_topic(audit_topic(config.cluster.name), 1, keep_ms=AUDIT_KEPT_MS)
     if any(policy.sync_sites for policy in config.policies.values()):
         log.ensure_topic(arrived_topic(config), 1, keep_ms=ARRIVED_KEPT_MS)
 

@@ -36,7 +36,7 @@ class RepeatedRequest:
     """Holds one such request, and the connections that wait for its answer. It takes the place of the connection it
     came on."""
 
-    __slots__ = ("_peers", "_repeats", "at", "data", "key")
+    __slots__ = ("_followed", "_peers", "_repeats", "at", "data", "key")
 
     def __init__(self, repeats: RepeatedRequests, key: Key, peer: Peer) -> None:
         self._repeats = repeats
@@ -46,14 +46,21 @@ class RepeatedRequest:
         """The answer, once it is there."""
         self.at = 0.0
         """When the answer came."""
+        self._followed: Callable[[frames.Reply], None] | None = None
 
     @property
     def member(self) -> Member:
         """Return the node that asks."""
         return self.key[0]
 
+    def follow(self, told: Callable[[frames.Reply], None]) -> None:
+        """Have `told` called with the answer, before whoever asked has it."""
+        self._followed = told
+
     def answer(self, reply: frames.Reply) -> None:
         """Send the answer to all who ask. Called once."""
+        if self._followed is not None:
+            self._followed(reply)
         data = encoded(reply)
         for peer in self._repeats.answered(self, data, kept=not isinstance(reply, frames.ErrorReply)):
             send(peer, data)

@@ -15,6 +15,11 @@ def events_topic(cluster: str) -> str:
     return f"{cluster}.events"
 
 
+def audit_topic(cluster: str) -> str:
+    """Return `<cluster>.audit`."""
+    return f"{cluster}.audit"
+
+
 def arrived_topic(config: Config) -> str:
     """Return `<cluster>.arrived`."""
     return f"{config.cluster.name}.arrived"

@@ -16,6 +16,7 @@ from tests.integration.site import Site
 from tests.unit.cli.every_command import CALLS, words
 
 LOG_READERS = [
+    "audit",
     "config activate",
     "conflicts settle",
     "delete",

@@ -4,64 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import halog
 from halog.errors import UnauthorizedError
 from halog.runtime.node.open import RunningNode
-from tests.certificates import TestAuthority, node_uri, user_uri
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.fleet import Aircraft
-from tests.integration.cluster.harness import Cluster, Make
+from tests.integration.cluster.harness import Make
 from tests.integration.cluster.load import Load
 from tests.integration.cluster.processes import wait
+from tests.integration.cluster.secured import Secured
 
 pytestmark = pytest.mark.timeout(300)
-
-
-class Secured:
-    """A cluster whose processes have certificates, each with a file of its own."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self._plain = cluster.toml.read_text()
-        authority = TestAuthority(cluster.directory / "certificates")
-        self._files = {node: authority.issue(node_uri(node, cluster.name)) for node in cluster.nodes}
-        for user in ("app", "vera", "eve"):
-            self._files[user] = authority.issue(user_uri(user, cluster.name))
-        others = TestAuthority(cluster.directory / "others", "others")
-        unknown = others.issue(user_uri("mallory", cluster.name))
-        both = cluster.directory / "both.crt"
-        both.write_bytes(unknown.ca.read_bytes() + authority.file.read_bytes())
-        self._files["mallory"] = unknown._replace(ca=both)
-
-    def file(self, who: str, mode: str) -> Path:
-        """Write the configuration of a node or a user."""
-        found = self._files[who]
-        path = self.cluster.directory / f"{who}.toml"
-        path.write_text(
-            f'{self._plain}[security]\nnode_tls = "{mode}"\nca = "{found.ca}"\ncert = "{found.cert}"\n'
-            f'key = "{found.key}"\n[security.roles]\napp = "client"\nvera = "viewer"\n'
-        )
-        return path
-
-    def start(self, mode: str, *nodes: str) -> None:
-        """Start nodes, each has said that it is up."""
-        for node in nodes:
-            self.cluster.launch(node, self.file(node, mode))
-        for node in nodes:
-            self.cluster.processes[node].ready()
-
-    def client(self, mode: str) -> None:
-        """Have the cluster's client be the application, as its user."""
-        self.cluster.toml.write_text(self.file("app", mode).read_text())
-
-    def command(self, who: str, mode: str, *argv: str) -> subprocess.CompletedProcess[str]:
-        """Run a command as a user."""
-        line = [sys.executable, "-m", "halog", *argv, "--config", str(self.file(who, mode))]
-        return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.mark.feature("N5", "O4")

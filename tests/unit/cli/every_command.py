@@ -27,6 +27,7 @@ KNOWN = {
 
 CALLS = {
     "acl zookeeper": ["acl zookeeper --check"],
+    "audit": ["audit"],
     "certs check": [],
     "certs create-ca": [],
     "certs create-node": [],

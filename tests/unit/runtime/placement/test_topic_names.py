@@ -52,6 +52,7 @@ def derived(name: str, policy: str) -> set[str]:
         topic_names.merge_topic(of, policy),
         topic_names.schemas_topic(of),
         topic_names.events_topic(name),
+        topic_names.audit_topic(name),
         topic_names.arrived_topic(of),
     }
     return topics | {f"halog.{name}.{partition}" for partition in of.partition_names(policy)}
