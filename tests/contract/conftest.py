@@ -20,6 +20,13 @@ from tests.workers import is_last
 _SERVERS = pytest.StashKey[list[EmbeddedSite]]()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Servers are started and started again within tests: two JVMs take their time on a busy machine."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(400))
+
+
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[EmbeddedSite]:
     site = EmbeddedSite(tmp_path_factory.mktemp("contract-site"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 
 
@@ -18,10 +19,13 @@ class Proxy:
         self._sockets: set[socket.socket] = set()
         self._open = True
         self._holding = threading.Event()
+        self.lost = threading.Event()
+        """An answer of a ZooKeeper to a request has been held back."""
         self._ended = False
         threading.Thread(target=self._accept, name="proxy-accept", daemon=True).start()
 
     def hold_replies(self) -> None:
+        self.lost.clear()
         self._holding.set()
 
     def pass_replies(self) -> None:
@@ -69,6 +73,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 if replies and self._holding.is_set():
+                    if _answers(data):
+                        self.lost.set()
                     continue  # lost
                 sink.sendall(data)
         for sock in (source, sink):
@@ -76,3 +82,13 @@ class Proxy:
                 sock.shutdown(socket.SHUT_RDWR)
         self._sockets.discard(source)
         source.close()
+
+
+def _answers(data: bytes) -> bool:
+    """Say whether a ZooKeeper's frames answer a request: pings and watches have numbers below 0."""
+    while len(data) >= 8:
+        size, number = struct.unpack_from(">ii", data)
+        if number >= 0:
+            return True
+        data = data[4 + size :]
+    return False

@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from halog.adapters.kafka.log import KafkaLog
@@ -13,10 +14,12 @@ from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.embedded import EmbeddedSite
 from halog.errors import HalogError
 from halog.ports import Entry, Log, LogSession, LogTail, OutOfRange, TopicPartition
+from tests.contract.rigs_coordinator import wait_for
 
 _numbers = itertools.count()
 WELL_S = 60.0
-SETTLE_S = 0.15  # for an append to have left the client's process
+COME_S = 90.0
+"""What is allowed for what is certain to come."""
 
 
 class LogRig(Protocol):
@@ -27,6 +30,9 @@ class LogRig(Protocol):
 
     def hold(self, tp: TopicPartition) -> None:
         """Appends sent from now on are on the wire, but do not land."""
+
+    def sent(self, size: int) -> None:
+        """Wait until so many bytes of a held append have left its process."""
 
     def release(self, tp: TopicPartition) -> None:
         """They land now."""
@@ -43,6 +49,9 @@ class MemoryLogRig:
 
     def hold(self, tp: TopicPartition) -> None:
         self.broker.hold(tp)
+
+    def sent(self, size: int) -> None:
+        """An append leaves at once."""
 
     def release(self, tp: TopicPartition) -> None:
         self.broker.release(tp)
@@ -68,14 +77,19 @@ class KafkaRig:
         self.site.pause("kafka")
         self._held = self._was_held = True
 
+    def sent(self, size: int) -> None:
+        port = int(self.site.info.bootstrap.rpartition(":")[2])
+        wait_for(lambda: _unread(port) >= size)
+
     def release(self, tp: TopicPartition) -> None:
-        time.sleep(SETTLE_S)
         self.site.resume("kafka")
         self._held = False
 
     def end(self) -> None:
         if self._held:
             self.site.resume("kafka")
+        if "kafka" not in self.site.info.pids:  # a test has failed in between
+            self.site.start_server("kafka")
         if self._was_held:
             self._await_well()
         for made in self._logs:
@@ -92,6 +106,17 @@ class KafkaRig:
             except HalogError:
                 if time.monotonic() > until:
                     raise
+
+
+def _unread(port: int) -> int:
+    """Return how much the kernel holds at most of one connection for the server at this port, which has not read it."""
+    most = 0
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            _, local, _, _, queues, *_ = line.split()
+            if int(local.rpartition(":")[2], 16) == port:
+                most = max(most, int(queues.rpartition(":")[2], 16))
+    return most
 
 
 def new_topic(log: Log, partitions: int = 1, *, compacted: bool = False) -> TopicPartition:
@@ -112,7 +137,7 @@ class Outcomes(list[tuple[int | None, str | None]]):
         return [offset for offset, _ in self]
 
 
-def appended(session: LogSession, tp: TopicPartition, *values: bytes, timeout_s: float = 10.0) -> list[int | None]:
+def appended(session: LogSession, tp: TopicPartition, *values: bytes, timeout_s: float = COME_S) -> list[int | None]:
     """Append and wait: the offsets."""
     outcomes = Outcomes()
     for value in values:
@@ -121,14 +146,14 @@ def appended(session: LogSession, tp: TopicPartition, *values: bytes, timeout_s:
     return outcomes.offsets
 
 
-def poll_until(session: LogSession, done: Callable[[], bool], timeout_s: float = 10.0) -> None:
+def poll_until(session: LogSession, done: Callable[[], bool], timeout_s: float = COME_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not done():
         assert time.monotonic() < deadline, "no delivery in time"
         session.poll(0.1)
 
 
-def collect(tail: LogTail, count: int, timeout_s: float = 10.0) -> list[Entry | OutOfRange]:
+def collect(tail: LogTail, count: int, timeout_s: float = COME_S) -> list[Entry | OutOfRange]:
     """At least `count` things from the tail."""
     found: list[Entry | OutOfRange] = []
     deadline = time.monotonic() + timeout_s

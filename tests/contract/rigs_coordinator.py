@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -84,6 +85,9 @@ class MemoryCoordinatorRig:
 SESSION_MS = 10_000
 """The longest that the server grants. A session of a node's second breaks where the machine stands still for a third of
 it, and then a test that breaks no connection itself is refused a request."""
+ANSWER_S = 30.0
+"""Nobody here waits for an answer that does not come, but who says so."""
+WAIT_S = 30.0
 
 
 class ZkRig:
@@ -97,9 +101,11 @@ class ZkRig:
         self.cluster = f"c{os.getpid()}-{next(_numbers)}"
         self._open: list[tuple[ZkCoordinator, Proxy]] = []
 
-    def open(self, states: States | None = None) -> ZkCoordinator:
+    def open(self, states: States | None = None, *, answer_s: float = ANSWER_S) -> ZkCoordinator:
         proxy = Proxy(self.address)
-        c = ZkCoordinator(proxy.address, self.cluster, session_timeout_ms=SESSION_MS, access=self.access)
+        c = ZkCoordinator(
+            proxy.address, self.cluster, session_timeout_ms=SESSION_MS, answer_s=answer_s, access=self.access
+        )
         self._open.append((c, proxy))
         c.connect(states if states is not None else States())
         return c
@@ -126,13 +132,11 @@ class ZkRig:
         wait_for(lambda: c.session_id not in (0, before))
 
     def losing_reply(self, c: Coordinator, write: Callable[[], Any]) -> Any:
-        import threading
-
         proxy = self.proxy(c)
         proxy.hold_replies()
 
         def heal() -> None:
-            time.sleep(0.15)  # the request has been carried out by now
+            proxy.lost.wait(ANSWER_S / 2)  # then the request has been carried out
             proxy.cut()
             proxy.pass_replies()
 
@@ -149,7 +153,7 @@ class ZkRig:
             proxy.close()
 
 
-def wait_for(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+def wait_for(condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not come about"

@@ -11,6 +11,11 @@ from halog.errors import CoordinatorError, UnreachableError, VersionError
 from halog.ports import MAX_ZNODE_BYTES, SessionState, UnknownResult, Versioned
 from tests.contract.rigs_coordinator import CoordinatorRig, States, wait_for
 
+LONG_S = 60.0
+"""What is allowed where nothing is to be waited for."""
+SOON_S = 20.0
+"""Long before that, and before an answer is waited for no longer, on a busy machine too."""
+
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
 
 
@@ -209,7 +214,7 @@ def test_a_broken_connection_is_told_at_once(coordinators: CoordinatorRig) -> No
     c.create("/n", b"0")
     wait_for(lambda: states == [CONNECTED])
     coordinators.disconnect(c)
-    wait_for(lambda: states[-1] is SUSPENDED, timeout_s=0.5)
+    wait_for(lambda: states[-1] is SUSPENDED)
     with pytest.raises(UnreachableError):
         c.get("/n")
     with pytest.raises(UnreachableError):
@@ -275,10 +280,10 @@ def test_a_slow_callback_holds_up_no_request(coordinators: CoordinatorRig) -> No
     def slow(path: str, value: Versioned | None) -> None:
         read.append(c.get("/n"))
         inside.set()
-        release.wait(5)
+        release.wait(LONG_S)
 
     c.watch("/n", slow)
-    assert inside.wait(5)
+    assert inside.wait(LONG_S)
     assert c.set("/n", b"1", 0) == 1
     assert c.get("/n") == Versioned(b"1", 1)
     release.set()
@@ -297,7 +302,7 @@ def test_a_thousand_watches_hold_across_a_reconnect(coordinators: CoordinatorRig
     told: dict[str, Versioned | None] = {}
     for path in paths:
         a.watch(path, told.__setitem__)
-    wait_for(lambda: len(told) == len(paths), timeout_s=30)
+    wait_for(lambda: len(told) == len(paths), timeout_s=LONG_S)
     for round_ in (1, 2):
         coordinators.disconnect(a)
         for path in paths[::100]:
@@ -306,10 +311,10 @@ def test_a_thousand_watches_hold_across_a_reconnect(coordinators: CoordinatorRig
         back = time.monotonic()
         wait_for(lambda: states[-1] is CONNECTED)
         assert a.get(paths[0]) == Versioned(b"%d" % round_, round_)
-        assert time.monotonic() - back < 2.0
+        assert time.monotonic() - back < SOON_S
         wait_for(lambda r=round_: all(told[path] == Versioned(b"%d" % r, r) for path in paths[::100]))  # type: ignore[misc]
     b.set(paths[1], b"1", 0)
     wait_for(lambda: told[paths[1]] == Versioned(b"1", 1))
     closing = time.monotonic()
     a.close()
-    assert time.monotonic() - closing < 5.0
+    assert time.monotonic() - closing < SOON_S

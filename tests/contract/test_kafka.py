@@ -14,8 +14,11 @@ from halog.adapters.kafka import conf as kafka_conf
 from halog.adapters.kafka.tail import KafkaTail
 from halog.errors import LogError, RefusedError, UnreachableError
 from halog.ports import Entry, LogTail, OutOfRange, TopicPartition
-from tests.contract.rigs import KafkaRig, Outcomes, appended, collect, new_topic, offsets, poll_until, values
+from tests.contract.rigs import COME_S, KafkaRig, Outcomes, appended, collect, new_topic, offsets, poll_until, values
 from tests.contract.rigs_coordinator import wait_for
+
+SOON_S = 20.0
+"""Long before COME_S, on a busy machine too."""
 
 
 @pytest.mark.feature("P1", "R4")
@@ -26,8 +29,8 @@ def test_a_broker_restart_is_survived_by_session_and_tail(kafka: KafkaRig) -> No
     tail.follow(tp, 0)
     assert appended(session, tp, b"0", b"1") == [0, 1]
     kafka.site.restart("kafka")
-    assert appended(session, tp, b"2", timeout_s=20) == [2]
-    assert offsets(collect(tail, 3, timeout_s=20)) == [0, 1, 2]
+    assert appended(session, tp, b"2") == [2]
+    assert offsets(collect(tail, 3)) == [0, 1, 2]
     assert log.bounds(tp) == (0, 3)
     session.abandon()
     tail.close()
@@ -44,7 +47,7 @@ def test_appends_in_flight_at_a_kill_are_in_the_log_or_unknown(kafka: KafkaRig) 
         if n == 150:
             kafka.site.kill("kafka")
     kafka.site.start_server("kafka")
-    poll_until(session, lambda: len(outcomes) == 300, timeout_s=20)
+    poll_until(session, lambda: len(outcomes) == 300)
     end = log.bounds(tp)[1]
     found = {e.offset: e.value for e in log.read(tp, 0, end)}
     told = [(offset, b"%d" % n) for n, (offset, _) in enumerate(outcomes) if offset is not None]
@@ -122,10 +125,10 @@ def test_an_unsafe_topic_is_refused_by_the_settings_name(kafka: KafkaRig, name: 
     tp = new_topic(log)
     admin = AdminClient({"bootstrap.servers": kafka.site.info.bootstrap})
     found = admin.describe_configs([ConfigResource(ResourceType.TOPIC, tp.topic)])
-    config = {k: v.value for f in found.values() for k, v in f.result(10).items() if not v.is_default}
+    config = {k: v.value for f in found.values() for k, v in f.result(COME_S).items() if not v.is_default}
     other = f"{tp.topic}-bad"
     for future in admin.create_topics([NewTopic(other, 1, 1, config={**config, name: value})]).values():
-        future.result(10)
+        future.result(COME_S)
     with pytest.raises(RefusedError, match=name) as caught:
         log.ensure_topic(other, 1)
     assert other in str(caught.value)
@@ -144,7 +147,7 @@ def test_a_flushed_topic_is_on_the_disk_before_it_is_acknowledged(kafka: KafkaRi
     log.ensure_topic(f"{topic}-flushed", 1)
     admin = AdminClient({"bootstrap.servers": kafka.site.info.bootstrap})
     found = admin.describe_configs([ConfigResource(ResourceType.TOPIC, f"{topic}-flushed")])
-    assert [f.result(10)["flush.messages"].value for f in found.values()] == ["1"]
+    assert [f.result(COME_S)["flush.messages"].value for f in found.values()] == ["1"]
 
 
 def test_nobody_there_is_unreachable_in_time(kafka: KafkaRig) -> None:
@@ -154,7 +157,7 @@ def test_nobody_there_is_unreachable_in_time(kafka: KafkaRig) -> None:
     started = time.monotonic()
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1 "):
         KafkaSession("127.0.0.1:1", ["t"])
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < SOON_S
 
 
 @pytest.mark.feature("P1")
@@ -214,9 +217,12 @@ def test_librdkafka_says_nothing_on_stderr(kafka: KafkaRig) -> None:
     command = [sys.executable, "-c", _NOISY, kafka.site.info.bootstrap, tp.topic, keyed.topic]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        kafka.site.restart("kafka")
-        out, err = process.communicate(timeout=90)
+        try:
+            assert process.stdout.readline() == "ready\n"
+            kafka.site.restart("kafka")
+            out, err = process.communicate(timeout=2 * COME_S)
+        finally:
+            process.kill()  # else it asks for ever where there is no broker
     assert err == ""
     assert out == "RefusedError\n"
 

@@ -13,6 +13,7 @@ from halog.adapters.kafka.conf import MAX_BYTES, MAX_QUEUED
 from halog.errors import ClosedError, OverloadedError, RecordTooLargeError
 from halog.ports import Entry, LogTail, OutOfRange, TopicPartition
 from tests.contract.rigs import LogRig, Outcomes, appended, collect, new_topic, offsets, poll_until, values
+from tests.contract.rigs_coordinator import wait_for
 
 pytestmark = pytest.mark.feature("P1")
 
@@ -20,6 +21,8 @@ LONG_S = 60.0
 """What is allowed where nothing is to be waited for."""
 SOON_S = 20.0
 """Long before that, on a busy machine too."""
+SLACK_MS = 1_000
+"""Two programs read the same clock, and round."""
 
 
 def test_appends_land_in_order_at_consecutive_offsets(logs: LogRig) -> None:
@@ -75,9 +78,10 @@ def test_an_append_of_another_node_is_seen_with_the_brokers_time(logs: LogRig) -
     tail.follow(tp, 0)
     before = time.time() * 1000
     appended(session, tp, b"x")
+    after = time.time() * 1000
     (entry,) = collect(tail, 1)
     assert isinstance(entry, Entry)
-    assert abs(entry.timestamp_ms - before) < 5_000
+    assert before - SLACK_MS <= entry.timestamp_ms <= after + SLACK_MS
     session.abandon()
     tail.close()
 
@@ -118,7 +122,7 @@ def test_unfollow_drops_what_was_fetched(logs: LogRig) -> None:
     tp, session, tail = new_topic(log), log.session(), log.tail()
     appended(session, tp, *[b"x"] * 100)
     tail.follow(tp, 0)
-    assert len(tail.poll(2, limit=1)) == 1
+    assert len(tail.poll(LONG_S, limit=1)) == 1
     tail.unfollow(tp)
     assert tail.poll(0.3) == []
     tail.unfollow(tp)
@@ -154,7 +158,7 @@ def test_a_move_during_a_poll_never_mixes_two_follows(logs: LogRig) -> None:
     for place in places:
         tail.follow(tp, place)
         time.sleep(rng.choice((0, 0.002, 0.02)))
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LONG_S
     wanted = list(range(3000))
     while seen[-len(wanted) :] != wanted and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -200,8 +204,9 @@ def test_a_held_append_is_unknown_and_may_land_later(logs: LogRig) -> None:
     tp, session, outcomes = new_topic(log), log.session(), Outcomes()
     assert appended(session, tp, b"before") == [0]
     logs.hold(tp)
-    session.append(tp, b"held", outcomes)
-    time.sleep(0.2)
+    held = b"held" * 5_000  # more than whatever else is under way
+    session.append(tp, held, outcomes)
+    logs.sent(len(held))
     session.poll(0)
     assert outcomes == []
     started = time.monotonic()
@@ -210,10 +215,10 @@ def test_a_held_append_is_unknown_and_may_land_later(logs: LogRig) -> None:
     assert outcomes.offsets == [None]
     assert session.failed
     logs.release(tp)
+    wait_for(lambda: log.bounds(tp)[1] == 2)
     other = log.session()
-    (last,) = appended(other, tp, b"after")
-    found = list(log.read(tp, 0, (last or 0) + 1))
-    assert sorted(e.value for e in found) == [b"after", b"before", b"held"]
+    assert appended(other, tp, b"after") == [2]
+    assert [e.value for e in log.read(tp, 0, 3)] == [b"before", held, b"after"]
     assert len(outcomes) == 1
     other.abandon()
 

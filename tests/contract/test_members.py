@@ -21,6 +21,12 @@ from tests.contract.rigs_coordinator import CoordinatorRig, MemoryCoordinatorRig
 
 CONNECTED = SessionState.CONNECTED
 MANY = 1_000
+LONG_S = 60.0
+"""What is allowed where nothing is to be waited for."""
+SOON_S = 20.0
+"""Long before that, and before an answer is waited for no longer, on a busy machine too."""
+TOLD_S = 0.1
+"""Of a change, on a calm machine; or twenty times what it takes to ask for it."""
 
 
 class Told(dict[str, Versioned | None]):
@@ -165,31 +171,34 @@ def test_a_thousand_members_hold_across_reconnects(coordinators: CoordinatorRig)
     a, b = coordinators.open(states), coordinators.open()
     paths = made(b, MANY)
     a.watch_members("partitions", told)
-    wait_for(lambda: len(told) == MANY, timeout_s=30)
+    wait_for(lambda: len(told) == MANY, timeout_s=LONG_S)
     for round_ in range(3):
         coordinators.disconnect(a)
         for path in paths[::50]:
             b.set(path, b"%d" % round_, round_)
         coordinators.reconnect(a)
         back = time.monotonic()
-        wait_for(lambda: states[-1] is CONNECTED, timeout_s=2.0)
+        wait_for(lambda: states[-1] is CONNECTED)
         assert a.get(paths[0]) == Versioned(b"%d" % round_, round_ + 1)
-        assert time.monotonic() - back < 2.0
+        assert time.monotonic() - back < SOON_S
         wait_for(lambda n=round_: all(told[path] == Versioned(b"%d" % n, n + 1) for path in paths[::50]))  # type: ignore[misc]
     wait_for(lambda: is_newest(b, told, paths))
-    before, took = told.count, list[float]()
+    before, took, asked = told.count, list[float](), list[float]()
     for n in range(20):
         began = time.monotonic()
         b.set(paths[1], b"%d" % n, n)
         while told[paths[1]] != Versioned(b"%d" % n, n + 1):
-            assert time.monotonic() - began < 2.0
+            assert time.monotonic() - began < SOON_S
             time.sleep(0)
         took.append(time.monotonic() - began)
+        began = time.monotonic()
+        a.get(paths[1])
+        asked.append(time.monotonic() - began)
     assert told.count == before + 20
-    assert sorted(took)[10] < 0.1
+    assert sorted(took)[10] < max(TOLD_S, 20 * sorted(asked)[10])
     closing = time.monotonic()
     a.close()
-    assert time.monotonic() - closing < 5.0
+    assert time.monotonic() - closing < SOON_S
 
 
 @pytest.mark.feature("N4")

@@ -202,7 +202,7 @@ class Clients(History):
 
     def __enter__(self) -> Self:
         self.start()
-        self.flows(45)
+        self.flows(90)
         if isinstance(self.node, RunningNode):
             self.before = footprints(self.node)
         return self
@@ -273,7 +273,7 @@ class ClientProcess(History):
         with cluster.inside():
             self.process = Process(f"client-{prefix}-{seat}", cluster.directory, argv)
         cluster.helpers.append(self.process)
-        self.flows(45)
+        self.flows(90)
 
     def events(self) -> list[Event]:
         return parsed(self.process.lines())

@@ -21,13 +21,15 @@ from tests import forked
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import tails
 from tests.integration.cluster.processes import wait
-from tests.integration.sites.test_restoring import REACHED_S, SOON_S, argv_of, halog
+from tests.integration.sites.test_restoring import REACHED_S, argv_of, halog
 from tests.integration.sites.test_taking_over import command, land, landings, level
 from tests.integration.sites.two import EAST, TwoSites
 
 CLOSING = "closing"
 """West has been told to stop, and nobody has asked for the merge yet."""
 STEPS = (CLOSING, ASKED, READING, SETTLING, MERGING)
+SOON_S = 0.002
+"""Steps of a command take milliseconds."""
 SHARED = "S"
 
 
@@ -145,7 +147,7 @@ class Rounds:
 
     def ends(self, begun: subprocess.Popen[str]) -> None:
         """By itself; or asked for once more it says that it is done, or that nothing is left to do: `check` knows."""
-        out, err = begun.communicate(timeout=90)
+        out, err = begun.communicate(timeout=150)
         told = json.loads(out) if begun.returncode == 0 else halog(self.west, "restore", "--source", EAST)
         assert {d["phase"] for d in told} <= {DONE, NOTHING}, (told, err)
 

@@ -159,9 +159,19 @@ def lacking(cluster: Cluster, cells: Sequence[Cell]) -> None:
             cell.lacked.append(len(missing))
 
 
+def settled(cluster: Cluster, cell: Cell) -> bool:
+    """Has the log what the active node shows? Where it has stopped there is nothing to wait for."""
+    active = cluster.table(cell.partition).active
+    if active is None:
+        return True
+    copy = cluster.copies(active.node).get(cell.partition)
+    return copy is not None and (bool(copy["error"]) or copy["lsn"] >= copy["shown"])
+
+
 def look(cluster: Cluster, cells: Cells) -> None:
     """What is left of each."""
     for cell in cells.values():
+        wait(lambda c=cell: settled(cluster, c), f"the log of {cell.policy} has what is shown", SETTLED_S)  # type: ignore[misc]
         cell.gone = cell.not_in_log(cluster)
         copies = [cluster.copies(node).get(cell.partition) for node in cluster.nodes]
         ahead = [c for c in copies if c is not None and "nothing was deleted here" in (c["error"] or "")]

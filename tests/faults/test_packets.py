@@ -30,16 +30,16 @@ from tests.integration.sites.test_sync_sites import waited_for
 from tests.integration.sites.test_taking_over import level
 from tests.integration.sites.two import EAST, NAMES, WEST, TwoSites
 
-pytestmark = [pytest.mark.timeout(200), pytest.mark.feature("M1", "M5")]
+pytestmark = [pytest.mark.timeout(400), pytest.mark.feature("M1", "M5")]
 
 ENDS_S = 35.0
 """For a command, and a node that is told to end: a ZooKeeper that is silent is given up after 5 s, and let go of.
 Others start beside it, and the machine is busy; who waits for the end of a call waits for 40 s."""
-BACK_S = 30.0
+BACK_S = 60.0
 """After the line is whole: the mirror goes on. A connection that was given up for dead is made anew within 2 s."""
 FRESH_S = 5.0
 """No older is what a mirror that goes on has from the other site."""
-FLOWS_S = 45.0
+FLOWS_S = 90.0
 """For clients over a bad line: each question takes longer, and what others were quicker with is to be repeated."""
 ONE_WAY_S = 0.1
 SILENCE_S = 2.0
@@ -188,7 +188,7 @@ def test_a_bad_line_is_lived_with(
 
 
 AFTER_MS = 4_000
-TAKES_S = 30.0
+TAKES_S = 90.0
 """For a takeover: that, the pauses of a machine that is busy, and whoever is asked in vain."""
 
 
@@ -223,8 +223,9 @@ def test_the_side_with_the_votes_goes_on(voting_sites: TwoSites, toward: str) ->
         line.cut(toward=toward)
         wait(lambda: serves(east), "east takes over", TAKES_S)
         inside.flows(FLOWS_S)
-        assert votes(east) == {"partitions": 2, "with_quorum": 2}
-        assert votes(west) == {"partitions": 2, "with_quorum": 0}
+        for cluster, number in ((east, 2), (west, 0)):
+            has = {"partitions": 2, "with_quorum": number}
+            wait(lambda c=cluster, h=has: votes(c) == h, f"{cluster.values['site_name']} says so", TAKES_S)  # type: ignore[misc]
         line.heal()
         wait(lambda: not serves(west), "west gives up", TAKES_S)
         clients.flows(FLOWS_S)  # over the line

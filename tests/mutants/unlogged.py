@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from halog.core import effects as fx, events as ev
+from halog.core import effects as fx
 from halog.core.active.epoch_renewal import EpochRenewal
 from halog.core.active.leader import Leader
 from halog.core.commit.sync_set import SyncSet

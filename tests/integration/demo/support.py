@@ -14,8 +14,10 @@ from typing import Any
 
 ROWS = 3_000
 """Enough for a kill, a restart and a freeze in the middle."""
-LIMIT_S = 240.0
+LIMIT_S = 480.0
 """On a machine that runs other tests at the same time."""
+ENDS_S = 120.0
+"""For a demo that is told to end, and for the last of its processes."""
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster.processes import wait
-from tests.integration.demo.support import ROWS, Ran, await_none, interrupt, processes_of, read_until, run, start
+from tests.integration.demo.support import (
+    ENDS_S,
+    ROWS,
+    Ran,
+    await_none,
+    interrupt,
+    processes_of,
+    read_until,
+    run,
+    start,
+)
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 KEYS = {
     *("ok", "transactions", "acknowledged", "lost", "doubled", "unknown", "copies_equal", "copies", "failover_ms"),
     *("frozen_ms", "restart_ms", "catch_up_ms", "join", "rebalance", "leave", "throughput", "rows", "seconds"),
@@ -22,7 +32,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """One run, and nothing of it left."""
     directory = tmp_path_factory.mktemp("demo")
     found = run("--rows", str(ROWS), "--data-dir", str(directory / "demo"), "--format", "json")
-    assert not await_none(directory, 5)
+    assert not await_none(directory, ENDS_S)
     return found
 
 
@@ -41,7 +51,7 @@ def test_nothing_is_lost_while_nodes_are_killed_stopped_and_woken(ran: Ran) -> N
     assert result["copies"]["objects"] > ROWS
     assert result["failover_ms"]["count"] >= 4  # 12 partitions: one of three nodes is active for four or more
     assert result["frozen_ms"]["count"] >= 4
-    assert result["restart_ms"] < result["catch_up_ms"]
+    assert result["restart_ms"] <= result["catch_up_ms"]
 
 
 @pytest.mark.feature("P2", "P12", "P13")
@@ -81,14 +91,14 @@ def test_no_process_survives_the_demo(tmp_path: Path, number: signal.Signals) ->
     process = start("--rows", "60000", "--data-dir", str(data_dir), "--format", "json")
     try:
         read_until(process, "a client process replays")
-        wait(lambda: len(processes_of(data_dir)) >= 8, "demo, supervisor, two servers, three nodes, client")
+        wait(lambda: len(processes_of(data_dir)) >= 8, "demo, supervisor, two servers, three nodes, client", ENDS_S)
         interrupt(process, number)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=ENDS_S)
     finally:
         process.kill()
     assert out == ""
     assert process.returncode == (130 if number is not signal.SIGKILL else -signal.SIGKILL)
-    assert not await_none(data_dir, 5)
+    assert not await_none(data_dir, ENDS_S)
 
 
 def test_the_default_directory_is_removed_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +108,8 @@ def test_the_default_directory_is_removed_at_the_end(tmp_path: Path, monkeypatch
     try:
         read_until(process, "Kafka answered")
         interrupt(process, signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=ENDS_S)
     finally:
         process.kill()
     assert list(tmp_path.iterdir()) == []
-    assert not await_none(tmp_path, 5)
+    assert not await_none(tmp_path, ENDS_S)

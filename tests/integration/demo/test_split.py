@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.demo.support import Ran, await_none, run
+from tests.integration.demo.support import ENDS_S, Ran, await_none, run
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.slow]
 ROWS = 300
 
 
@@ -17,7 +17,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """One run, and nothing of it left."""
     directory = tmp_path_factory.mktemp("split")
     found = run("--split-brain", "--rows", str(ROWS), "--data-dir", str(directory / "demo"), "--format", "json")
-    assert not await_none(directory, 5)
+    assert not await_none(directory, ENDS_S)
     return found
 
 

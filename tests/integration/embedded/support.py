@@ -14,10 +14,14 @@ from kazoo.client import KazooClient
 from tests import forked
 
 ROOT = Path(__file__).resolve().parents[3]
+STARTS_S = 240.0
+"""For a command that starts servers: the supervisor itself gives them 90 s."""
+SOON_S = 30.0
+"""For what takes a moment where nobody else needs the machine."""
 
 
 def halog(
-    *args: str, env: dict[str, str | None] | None = None, timeout: float = 60
+    *args: str, env: dict[str, str | None] | None = None, timeout: float = STARTS_S
 ) -> subprocess.CompletedProcess[str]:
     """Runs `halog ARGS`; `env` adds, or with None removes, variables."""
     return forked.run(["halog.cli.main", *args], timeout=timeout, cwd=ROOT, env=changed(env or {}))
@@ -54,19 +58,19 @@ def eventually(condition: Callable[[], object], limit_s: float, what: str) -> No
 
 def topics(bootstrap: str) -> set[str]:
     """The broker's topics."""
-    return set(AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=10).topics)
+    return set(AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=SOON_S).topics)
 
 
 def make_topic(bootstrap: str, name: str) -> None:
     """A topic of one partition."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(SOON_S)
 
 
 def znode(hosts: str, path: str, create: bytes | None = None) -> bytes:
     """Its data, after creating it where asked to."""
     client = KazooClient(hosts, timeout=5)
-    client.start(10)
+    client.start(SOON_S)
     try:
         if create is not None:
             client.create(path, create)

@@ -16,7 +16,7 @@ import pytest
 from halog.embedded import EmbeddedSite
 from tests.integration.embedded.support import ROOT, changed, halog
 
-pytestmark = pytest.mark.feature("O3")
+pytestmark = [pytest.mark.feature("O3"), pytest.mark.timeout(400)]
 
 
 @dataclass

@@ -17,9 +17,19 @@ from halog.config.model import ClusterConfig, SiteConfig
 from halog.embedded import EmbeddedSite, SiteInfo, datadir, read_site
 from halog.errors import UnreachableError
 from halog.runtime.node.wiring import remote_site
-from tests.integration.embedded.support import ROOT, alive, eventually, gone_after, halog, make_topic, topics
+from tests.integration.embedded.support import (
+    ROOT,
+    SOON_S,
+    STARTS_S,
+    alive,
+    eventually,
+    gone_after,
+    halog,
+    make_topic,
+    topics,
+)
 
-pytestmark = pytest.mark.feature("O3", "M5")
+pytestmark = [pytest.mark.feature("O3", "M5"), pytest.mark.timeout(600)]
 
 NAMES = ("west", "east")
 UP = [sys.executable, "-m", "halog.cli.main", "up", "--sites", "west,east"]
@@ -36,7 +46,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 def both(command: str, root: Path) -> dict[str, Any]:
     """`halog up` or `halog down`, by its JSON."""
-    done = halog(command, "--sites", "west,east", "--data-dir", str(root), "--format", "json", timeout=90)
+    done = halog(command, "--sites", "west,east", "--data-dir", str(root), "--format", "json")
     assert done.returncode == 0, done.stderr
     printed: dict[str, Any] = json.loads(done.stdout)["sites"]
     assert list(printed) == list(NAMES)
@@ -82,7 +92,7 @@ def test_both_are_up_on_ports_of_their_own_and_both_go_down(root: Path) -> None:
 
 def test_each_is_a_site_like_any_other(root: Path) -> None:
     """A configuration finds it, the table shows it, and it can be stopped alone."""
-    done = halog("up", "--sites", "west, east", "--data-dir", str(root), timeout=90)
+    done = halog("up", "--sites", "west, east", "--data-dir", str(root))
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()]
     found = infos(root)
@@ -123,7 +133,7 @@ def test_one_that_fails_takes_the_other_with_it(root: Path) -> None:
     meta = root / "east/kafka/data/meta.properties"
     datadir.prepare(root / "east")
     meta.write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id=7\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n")
-    done = halog("up", "--sites", "west,east", "--data-dir", str(root), timeout=90)
+    done = halog("up", "--sites", "west,east", "--data-dir", str(root))
     assert done.returncode == 1
     assert "site east: kafka ended while starting" in done.stderr, done.stderr
     assert (root / "west").exists(), "it had been begun"
@@ -137,7 +147,7 @@ def test_interrupting_a_start_leaves_nothing_behind(root: Path) -> None:
         while not all((root / name / "control.sock").exists() for name in NAMES):
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(STARTS_S) == 130
         assert process.stderr is not None
         assert process.stderr.read().strip() == "halog: interrupted"
     assert not any(runs(root / name) for name in NAMES)
@@ -152,8 +162,8 @@ def test_foreground_ends_all_with_the_command(root: Path, number: signal.Signals
         assert set(json.loads(process.stdout.readline())["sites"]) == set(NAMES)
         pids = [pid for info in infos(root).values() for pid in info.pids.values()]
         process.send_signal(number)
-        assert process.wait(15) == (-9 if number == signal.SIGKILL else 0)
-        gone_after(pids, 5.0)
+        assert process.wait(2 * SOON_S) == (-9 if number == signal.SIGKILL else 0)
+        gone_after(pids, SOON_S)
 
 
 def test_foreground_ends_when_all_were_stopped_and_fails_with_the_first_that_fails(root: Path) -> None:
@@ -166,7 +176,7 @@ def test_foreground_ends_when_all_were_stopped_and_fails_with_the_first_that_fai
         assert process.poll() is None, "one was stopped on purpose; the other goes on"
         east = read_site(root / "east")
         subprocess.run(["kill", "-KILL", str(east.pid)], check=True)
-        assert process.wait(15) == 1
+        assert process.wait(2 * SOON_S) == 1
         assert process.stderr is not None
         assert f"see {root / 'east'}/logs" in process.stderr.read()
-    eventually(lambda: not any(alive(p) for p in east.pids.values()), 5.0, "its servers are gone")
+    eventually(lambda: not any(alive(p) for p in east.pids.values()), SOON_S, "its servers are gone")

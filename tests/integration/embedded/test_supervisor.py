@@ -25,6 +25,8 @@ from halog.embedded.progress import LogProgress
 from halog.errors import SiteError, UnreachableError
 from tests.integration.embedded.support import (
     ROOT,
+    SOON_S,
+    STARTS_S,
     alive,
     changed,
     cpu_s,
@@ -35,7 +37,7 @@ from tests.integration.embedded.support import (
     znode,
 )
 
-pytestmark = pytest.mark.feature("O3")
+pytestmark = [pytest.mark.feature("O3"), pytest.mark.timeout(480)]
 
 
 @pytest.fixture
@@ -85,12 +87,12 @@ def test_up_leaves_one_supervisor_and_down_ends_it(data_dir: Path) -> None:
 
 
 def test_killing_the_supervisor_ends_both_servers_and_up_continues_with_the_data(data_dir: Path) -> None:
-    """kill -9: both gone within 2 s. The next start finds the same data on the same ports."""
+    """kill -9: both are gone with it. The next start finds the same data on the same ports."""
     info = up(data_dir)
     make_topic(info.bootstrap, "kept")
     znode(info.zookeeper, "/kept", b"yes")
     os.kill(info.pid, signal.SIGKILL)
-    assert gone_after(list(info.pids.values()), 2.0) <= 2.0
+    gone_after(list(info.pids.values()), SOON_S)
     again = up(data_dir)
     assert (again.bootstrap, again.zookeeper) == (info.bootstrap, info.zookeeper)
     assert "kept" in topics(again.bootstrap)
@@ -164,9 +166,9 @@ def test_the_servers_end_with_the_python_process_that_started_them(data_dir: Pat
         "from halog.embedded import EmbeddedSite\n"
         "info = EmbeddedSite(sys.argv[1]).start()\n"
         "child = os.fork()\n"
-        "if child == 0:\n    os.close(1); time.sleep(60); os._exit(0)\n"
+        "if child == 0:\n    os.close(1); time.sleep(600); os._exit(0)\n"
         "print(*info.pids.values(), child, flush=True)\n"
-        "time.sleep(60)\n"
+        "time.sleep(600)\n"
     )
     caller = subprocess.Popen(
         [sys.executable, "-c", code, str(data_dir)], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=changed({})
@@ -177,7 +179,7 @@ def test_the_servers_end_with_the_python_process_that_started_them(data_dir: Pat
     caller.wait()
     caller.stdout.close()
     try:
-        assert gone_after(pids, 3.0) <= 3.0
+        gone_after(pids, SOON_S)
         assert alive(child)
     finally:
         os.kill(child, signal.SIGKILL)
@@ -210,8 +212,8 @@ def test_foreground_ends_everything_with_the_command(data_dir: Path, number: sig
         assert json.loads(process.stdout.readline())["kafka_ms"] > 0
         pids = list(read_site(data_dir).pids.values())
         process.send_signal(number)
-        assert process.wait(15) == (-9 if number == signal.SIGKILL else 0)
-        gone_after(pids, 3.0)
+        assert process.wait(2 * SOON_S) == (-9 if number == signal.SIGKILL else 0)
+        gone_after(pids, SOON_S)
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
 
@@ -229,7 +231,7 @@ def test_interrupting_a_start_leaves_nothing_behind(data_dir: Path) -> None:
         while not socket_file.exists():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert process.wait(15) == 130
+        assert process.wait(STARTS_S) == 130
         assert process.stderr is not None
         assert process.stderr.read().strip() == "halog: interrupted"
     with pytest.raises(UnreachableError):
@@ -258,4 +260,4 @@ def test_a_site_whose_directory_is_deleted_ends(data_dir: Path, killed: bool) ->
             os.kill(pid, signal.SIGKILL)
     while data_dir.exists():  # a server that runs writes meanwhile
         shutil.rmtree(data_dir, ignore_errors=True)
-    gone_after([info.pid, *pids], 10)
+    gone_after([info.pid, *pids], 2 * SOON_S)

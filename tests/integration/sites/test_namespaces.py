@@ -21,8 +21,8 @@ from tests.integration.sites.two import EAST, NAMES, WEST
 
 pytestmark = pytest.mark.feature("M5")
 
-SOON_S = 5.0
-"""TCP tries again after 0.2 s, and then each time after twice as long."""
+SOON_S = 60.0
+"""TCP tries again after 0.2 s, and then each time after twice as long; and the machine may be busy."""
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +50,14 @@ def echo(net: Net) -> Iterator[Echo]:
     found.close()
 
 
-def called(net: Net, echo: Echo, limit_s: float = 5.0) -> socket.socket:
+def called(net: Net, echo: Echo, limit_s: float = SOON_S) -> socket.socket:
     """From the east."""
     with net.ends[EAST].inside():
         return socket.create_connection((net.addresses[WEST], echo.port), limit_s)
 
 
 def test_each_site_reaches_the_other_one_and_is_reached_from_here(net: Net, echo: Echo) -> None:
-    with called(net, echo) as caller, socket.create_connection((net.addresses[WEST], echo.port), 5.0) as outside:
+    with called(net, echo) as caller, socket.create_connection((net.addresses[WEST], echo.port), SOON_S) as outside:
         for sock in (caller, outside):
             sock.sendall(b"x" * 100_000)
             assert said(sock, 100_000) == b"X" * 100_000
@@ -71,7 +71,7 @@ def test_a_cut_is_silent_and_what_was_sent_into_it_comes_after_it(net: Net, echo
         assert said(caller, 1, SHORT_S) == b""
         with pytest.raises(TimeoutError):
             called(net, echo, SHORT_S)
-        with socket.create_connection((net.addresses[WEST], echo.port), 5.0):
+        with socket.create_connection((net.addresses[WEST], echo.port), SOON_S):
             pass
         assert echo.heard == b""
         net.heal()
@@ -85,6 +85,8 @@ def test_one_way_alone_is_cut(net: Net, echo: Echo, toward: str) -> None:
         net.drop((toward,))
         caller.sendall(b"a")
         assert said(caller, 1, SHORT_S) == b""
+        if toward == EAST:
+            wait(lambda: echo.heard, "the west hears it")
         assert echo.heard == (b"a" if toward == EAST else b"")
         net.heal()
         assert said(caller, 1, SOON_S) == b"A"
@@ -104,7 +106,7 @@ def answered_s(caller: socket.socket) -> float:
     """How long a byte takes there and back."""
     began = time.monotonic()
     caller.sendall(b"c")
-    assert said(caller, 1, 20) == b"C"
+    assert said(caller, 1) == b"C"
     return time.monotonic() - began
 
 
@@ -122,7 +124,7 @@ def test_a_slow_line_takes_longer_both_ways_and_loses_nothing(net: Net, echo: Ec
         assert said(caller, 1, 2 * SHORT_S) == b"", "what is cut is not slowed"
         net.heal()
         assert said(caller, 1, SOON_S) == b"B"
-        wait(lambda: answered_s(caller) < 0.1, "it takes no time any more", 20)
+        wait(lambda: answered_s(caller) < 0.1, "it takes no time any more", SOON_S)
 
 
 def test_a_line_that_cannot_be_slowed_is_as_it_was(net: Net, echo: Echo) -> None:
@@ -176,7 +178,7 @@ def test_a_machine_that_refuses_a_part_of_it_is_told_why(made: Net, refused: str
 def test_a_flapping_line_is_open_and_cut_in_turn(net: Net, echo: Echo) -> None:
     net.flap(SHORT_S, SHORT_S)
     seen: set[bool] = set()
-    deadline = time.monotonic() + 10 * SOON_S
+    deadline = time.monotonic() + SOON_S
     while seen != {True, False}:
         assert time.monotonic() < deadline, f"only seen: {seen}"
         try:
@@ -210,4 +212,4 @@ def test_nothing_is_left_of_one_whose_owner_was_killed(made: Net) -> None:
         assert device in ip("route")
         owner.kill()
     os.kill(int(inside), signal.SIGKILL)
-    wait(lambda: device not in ip("link") + ip("route"), f"{device} is gone", 10)
+    wait(lambda: device not in ip("link") + ip("route"), f"{device} is gone", SOON_S)

@@ -96,7 +96,7 @@ def test_a_line_that_is_down_is_told_in_seconds_and_by_name(open_sites: TwoSites
             with pytest.raises(PartitionUnavailableError, match="served by site west"), east.transaction():
                 east.get(Aircraft, "R2")
             took.append(time.monotonic() - began)
-        assert max(took) < 10, took  # a quarter of the deadline
+        assert max(took) < 20, took  # half of the deadline
         open_sites.between.heal()
         wait(partial(answers, east, "R2"), "it is served again")
     land(east, "R2")

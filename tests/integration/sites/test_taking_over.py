@@ -175,11 +175,11 @@ def test_sites_that_both_went_on_are_told_and_keep_what_they_have(two_sites: Two
 
     def compared() -> bool:
         """That both have served is told before that, and is not enough: to go on alone is for who knows the split."""
-        found = json.loads(ran(two_sites.west, "lag").stdout)
+        found = json.loads(ran(two_sites.west, "lag").stdout or "[]")
         return len(found) == 2 and all(mirror["parted"] for mirror in found)
 
     wait(compared, "the split is found")
-    assert "HALOG-1041" in two_sites.west.log_of("west-1") + two_sites.west.log_of("west-2")
+    wait(lambda: any("HALOG-1041" in two_sites.west.log_of(node) for node in ("west-1", "west-2")), "and told")
     assert landings(two_sites.east, "N3") == 9
     command(two_sites.west, "promote", "--may-fork", "--cluster", two_sites.west.name)
     two_sites.west.whole()

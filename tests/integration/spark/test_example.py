@@ -18,7 +18,7 @@ from tests.integration.spark.traffic import traffic
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(480)
 
 
 @pytest.mark.feature("S2")

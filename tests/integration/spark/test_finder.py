@@ -129,8 +129,9 @@ def test_a_killed_job_goes_on_from_its_checkpoint(spark: SparkSession, short: Cl
         whole = expected(short, wanted)
         assert {k: v for k, v in (handed | rest.found).items() if k in whole} == whole
         again = Noting()
-        report = Finder(spark, site, wanted, "p", again, checkpoint).run()
-        assert (again.found, report.batches) == ({}, 0)
+        last = Finder(spark, site, wanted, "p", again, checkpoint).run()
+        assert again.found == {}
+        assert last.batches == 0 or last.lsns != report.lsns, "nothing is read again but what nodes have noted since"
 
 
 @pytest.mark.long
@@ -181,13 +182,14 @@ def test_the_command_counts_and_changes_nothing(short: Cluster, tmp_path: Path) 
     legs(short, 100)
     file = short.configuration("other.toml", partitions="2\nring_size = 1_000")
     command = [sys.executable, "-m", "spark_jobs.rebalance", "--config", str(file), "--policy", "p", "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     wanted = expected(short, load_config(file))
     assert said["would_move"] == len(wanted) > 0
     by = {(p, to): n for p, at in said["partitions"].items() for to, n in at["would_move_to"].items()}
     assert by == Counter((p, target) for (p, _), (_, target) in wanted.items())
-    wrong = subprocess.run([*command[:5], "--policy", "q"], capture_output=True, text=True, timeout=60, check=False)
+    asked = [*command[:5], "--policy", "q"]
+    wrong = subprocess.run(asked, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "there is no policy q" in wrong.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 from halog.config import load_config
-from halog.errors import RefusedError
+from halog.errors import HalogError, RefusedError
 from halog.metadata import log_holds as retention, move_jobs as jobs
 from halog.runtime.keys.key_owners import Places
 from halog.schema.registry import DEFAULT
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.timeout(480), pytest.mark.feature("S1", "P13")]
 
 STEADY = 2_400
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 PARTITIONS = 4
 PACE_S = 0.02
 """Between two transactions of the one thread there is, so that only moves are in its way: a job reads all it writes."""
@@ -100,7 +101,20 @@ def elsewhere(file: Path, before: dict[str, list[tuple[str, bytes, int]]]) -> in
 
 def moved_by_nodes(cluster: Cluster) -> int:
     """What nodes have found by themselves in the change under way."""
-    return sum(sum(cluster.status(name)["rebalance"]["moved"].values()) for name in "AB")
+    return sum(sum(answered(cluster, name)["rebalance"]["moved"].values()) for name in "AB")
+
+
+def answered(cluster: Cluster, node: str) -> dict[str, Any]:
+    """Its status, from a node that is there, however busy."""
+    found: dict[str, Any] = {}
+
+    def told() -> bool:
+        with suppress(HalogError):
+            found.update(cluster.status(node))
+        return bool(found)
+
+    wait(told, f"{node} answers")
+    return found
 
 
 def test_the_job_moves_objects_under_traffic_and_nodes_prove_it(

@@ -197,7 +197,7 @@ def find_around(monkeypatch: pytest.MonkeyPatch, around: Surroundings) -> None:
     monkeypatch.setitem(AROUND, "commands", around)
 
 
-def wait_until(holds: Callable[[], object], seconds: float = 10.0) -> None:
+def wait_until(holds: Callable[[], object], seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < until, "it did not come about in time"

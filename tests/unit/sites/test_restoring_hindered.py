@@ -81,14 +81,14 @@ def test_the_node_that_merges_dies_and_another_one_merges(west: Cluster, east: C
     def trigger(conflict: Conflict) -> Verdict:
         if not go_on.is_set():
             held.set()
-            go_on.wait(20)
+            go_on.wait(60)
         return KeepInitiating()
 
     halog.on_conflict(Flight, registry=registry)(trigger)
     killed: list[str] = []
 
     def kill() -> None:
-        assert held.wait(20)
+        assert held.wait(60)
         at = {t.active.node for t in east.tables().values() if t.active is not None}
         killed.append(sorted(at)[0])
         threading.Timer(0.2, go_on.set).start()

@@ -21,7 +21,7 @@ from tests.unit.sites.two import flights, fly, level
 pytestmark = pytest.mark.feature("Q1", "M5", "P5")
 
 AFTER_MS = 2_000
-SOON_S = 15.0
+SOON_S = 40.0
 """For a takeover, by which time a busy machine has come to it, too."""
 WAITS_S = 2.5 * AFTER_MS / 1000
 """Long enough for a takeover that is not to be."""

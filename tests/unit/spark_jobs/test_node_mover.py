@@ -197,6 +197,6 @@ def test_no_more_is_under_way_than_a_bound() -> None:
         assert len(done) == node_mover.WAITING
         go.set()
         router.nudge()
-        thread.join(20)
+        thread.join(60)
         assert mover.settle() == {"moved": 3 * node_mover.WAITING}
         assert router.most == node_mover.AT_ONCE

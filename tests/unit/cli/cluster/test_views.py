@@ -21,6 +21,7 @@ Run = Callable[..., Any]
 @pytest.mark.feature("O1")
 def test_status_of_a_well_cluster_is_ok(cluster: Any, halog: Run) -> None:
     """Every partition has its active node and replicas: ok, exit 0."""
+    wait_until(lambda: halog("status", "--format", "json").json["worst_lag"]["records"] == 0, "all have read the log")
     ran = halog("status", "--format", "json")
     assert ran.code == 0, ran
     assert ran.json["ok"] is True
@@ -42,6 +43,7 @@ def test_a_machine_of_any_name_may_ask(cluster: Any, halog: Run, monkeypatch: py
 def test_status_with_a_node_gone_is_degraded_and_exits_4(cluster: Any, halog: Run) -> None:
     """A node that left is missing as replica everywhere; the exit code says so, the table names it."""
     cluster.stop("C")
+    wait_until(lambda: not any("C" in t.node_list for t in cluster.tables()), "it is in no node list")
     ran = halog("status", "--format", "json")
     assert ran.code == 4
     assert ran.json["ok"] is False

@@ -42,7 +42,7 @@ def letting(asker: Any, kept_ms: int = KEPT_MS) -> Iterator[MomentRelease]:
     finally:
         made.close()
         assert made._thread is not None
-        made._thread.join(10)
+        made._thread.join(60)
         assert not made._thread.is_alive()
 
 
@@ -62,7 +62,7 @@ def test_the_next_one_is_told_whatever_the_last_one_met(error: Exception) -> Non
 def test_what_is_let_go_of_by_itself_by_now_is_not_told() -> None:
     """Of a partition that gives no answer only what is young enough waits."""
     go_on = threading.Event()
-    asker = Asker(lambda moment: moment != b"0" or go_on.wait(10))
+    asker = Asker(lambda moment: moment != b"0" or go_on.wait(60))
     with letting(asker, kept_ms=1_000) as made:
         made.given_up("p", b"0")
         wait_until(lambda: asker.told == [b"0"], "it is not told")

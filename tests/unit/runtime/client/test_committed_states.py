@@ -59,7 +59,7 @@ def test_what_is_read_while_the_role_is_ending_is_checked(cluster: Cluster, monk
 
     def held(tp: Any, offset: int) -> None:
         reached.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         follow(tp, offset)
 
     monkeypatch.setattr(host, "follow", held)
@@ -69,7 +69,7 @@ def test_what_is_read_while_the_role_is_ending_is_checked(cluster: Cluster, monk
     poster = threading.Thread(target=lambda: copy.post(ev.TableSeen(copy.core.state.version + 1, taken)))
     poster.start()
     try:
-        assert reached.wait(5)
+        assert reached.wait(60)
         assert not copy.serving
         assert partition in runtime.states, "the moment this test is about"
         checked: list[str] = []
@@ -79,7 +79,7 @@ def test_what_is_read_while_the_role_is_ending_is_checked(cluster: Cluster, monk
         assert checked == [partition]
     finally:
         go_on.set()
-        poster.join(10)
+        poster.join(60)
 
 
 def test_a_copy_that_stops_has_none(cluster: Cluster) -> None:

@@ -104,7 +104,7 @@ def test_one_that_does_not_wait_for_the_log_returns_though_the_log_stands_still(
                 waits = in_background(who)
                 waits.join(0.1)
                 assert waits.is_alive(), "one that asks for nothing waits for it"
-            waits.join(5)
+            waits.join(60)
             assert not waits.is_alive()
         lsn = add(cluster.client())
         wait_until(
@@ -177,7 +177,7 @@ def test_with_no_sync_replica_the_log_is_waited_for() -> None:
             waits = in_background(cluster.client(), LESS)
             waits.join(0.1)
             assert waits.is_alive()
-        waits.join(5)
+        waits.join(60)
         assert not waits.is_alive()
 
 
@@ -244,7 +244,7 @@ def test_one_in_flight_when_its_replica_goes_waits_for_the_next() -> None:
         waits.join(0.05)
         assert waits.is_alive()
         cluster.kill(sync)
-        waits.join(10)
+        waits.join(60)
         assert not waits.is_alive()
         assert value(cluster.node(leader), "d") == 1
         assert told, "the one that took its place flushed it"
@@ -261,7 +261,7 @@ def test_a_slow_disk_holds_up_only_those_that_wait_for_it() -> None:
             assert _local(cluster, other) >= n, "one commit behind at most"
         assert waits.is_alive()
         cluster.disks[other].heal()
-        waits.join(5)
+        waits.join(60)
         assert not waits.is_alive()
 
 
@@ -341,5 +341,5 @@ def test_a_node_that_nobody_takes_over_from_leaves_once_the_log_has_everything()
             leaving.start()
             leaving.join(0.3)
             assert leaving.is_alive(), "it left a commit behind that the log lacks"
-        leaving.join(10)
+        leaving.join(60)
         assert not leaving.is_alive()

@@ -201,7 +201,7 @@ def test_a_refusal_of_the_only_request_is_believed(cluster: Cluster) -> None:
 def in_a_thread(work: Callable[..., object], *args: Any) -> None:
     """Another application's transaction, while one is open here."""
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(work, *args).result(20)
+        pool.submit(work, *args).result(60)
 
 
 def add(cluster: Cluster, name: str, n: int) -> None:

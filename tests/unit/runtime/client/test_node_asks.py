@@ -78,7 +78,7 @@ class World:
             now = self.states.now()[node]
             return now.state == state and why in now.why
 
-        wait_until(so, f"{node} becomes {state}, {why}; it is {self.states.now()[node]}", 10)
+        wait_until(so, f"{node} becomes {state}, {why}; it is {self.states.now()[node]}", 60)
 
     def up(self) -> None:
         self.net.answers["B:1"] = welcome()

@@ -48,10 +48,10 @@ class Ballots:
             self.most[r.partition] = max(self.most[r.partition], self.now[r.partition])
         try:
             if r.partition == "dead":
-                self.gone.wait(20)
+                self.gone.wait(60)
                 raise PartitionUnavailableError("nobody", partition="dead")
             if r.partition == "slow":
-                self.let.wait(5)
+                self.let.wait(60)
             return "committed", 1
         finally:
             with self._lock:
@@ -179,9 +179,9 @@ def test_a_lane_is_bounded() -> None:
     rest = [made.submit("a", lambda n=n: work(n)) for n in (1, 2, 3)]  # type: ignore[misc]
     with pytest.raises(OverloadedError):
         made.submit("a", lambda: work(4))
-    assert made.submit("b", lambda: 7).result(20) == 7
+    assert made.submit("b", lambda: 7).result(60) == 7
     let.set()
-    assert [job.result(20) for job in (first, *rest)] == [0, 1, 2, 3] == done
+    assert [job.result(60) for job in (first, *rest)] == [0, 1, 2, 3] == done
     made.close()
     wait_until(lambda: not made._lanes, "a lane without work is kept")
     with pytest.raises(ClosedError):

@@ -145,12 +145,12 @@ def test_while_notifiers_run_the_state_says_so(states: NodeStates) -> None:
     up, down = Gate(), Gate()
     states.notify(up, down)
     states.seen({"B": UP})
-    assert up.entered.wait(10)
+    assert up.entered.wait(60)
     assert state(states) == "InUpNotifier"
     up.go.set()
     wait_until(lambda: state(states) == "Up", "it has returned")
     states.seen({"B": LOST})
-    assert down.entered.wait(10)
+    assert down.entered.wait(60)
     assert state(states) == "InDownNotifier"
     down.go.set()
     wait_until(lambda: state(states) == "Down", "it has returned")
@@ -161,7 +161,7 @@ def test_an_unavailable_notifier_waits_until_the_available_one_has_returned(stat
     gate, heard = Gate(), Heard()
     states.notify(gate, heard.unavailable)
     states.seen({"B": UP})
-    assert gate.entered.wait(10)
+    assert gate.entered.wait(60)
     states.seen({"B": LOST})
     now = states.now()["B"]
     assert (now.state, heard.calls) == ("InUpNotifier", [])
@@ -182,7 +182,7 @@ def test_a_notifier_that_hangs_for_one_node_holds_up_no_other(states: NodeStates
 
     states.notify(hangs_for_b, heard.unavailable)
     states.seen({"B": UP})
-    assert gate.entered.wait(10)
+    assert gate.entered.wait(60)
     states.seen({"B": UP, "C": UP})
     heard.come_to(1)
     states.seen({"B": UP, "C": LOST})
@@ -203,7 +203,7 @@ def test_what_happened_a_hundred_times_meanwhile_is_told_once(states: NodeStates
 
     states.notify(first_hangs, heard.unavailable)
     states.seen({"B": UP})
-    assert gate.entered.wait(10)
+    assert gate.entered.wait(60)
     for _ in range(100):
         states.seen({"B": LOST})
         states.seen({"B": UP})
@@ -249,7 +249,7 @@ def test_a_notifier_that_is_taken_away_is_called_no_more(states: NodeStates) -> 
     remove = states.notify(None, heard.unavailable)
     states.notify(gate, None)
     states.seen({"B": UP})
-    assert gate.entered.wait(10)
+    assert gate.entered.wait(60)
     states.seen({"B": LOST})
     remove()
     remove()
@@ -274,7 +274,7 @@ def test_a_closed_node_calls_nobody_and_waits_for_a_while_only(states: NodeState
     gate, heard = Gate(), Heard()
     states.notify(gate, heard.unavailable)
     states.seen({"B": UP})
-    assert gate.entered.wait(10)
+    assert gate.entered.wait(60)
     states.seen({"B": LOST})
     states.close()  # the notifier hangs
     gate.go.set()
@@ -294,7 +294,7 @@ def test_a_notifier_may_close_its_node(states: NodeStates) -> None:
 
     states.notify(close, None)
     states.seen({"B": UP})
-    assert done.wait(10)
+    assert done.wait(60)
 
 
 def test_a_transaction_of_a_closed_node_is_no_fault_of_the_notifier(states: NodeStates, telling: Telling) -> None:
@@ -306,7 +306,7 @@ def test_a_transaction_of_a_closed_node_is_no_fault_of_the_notifier(states: Node
 
     states.notify(closed, None)
     states.seen({"B": UP})
-    assert called.wait(10)
+    assert called.wait(60)
     wait_until(lambda: state(states) == "Up", "it has returned")
     assert telling.told == []
     states.close()

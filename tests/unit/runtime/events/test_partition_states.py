@@ -135,7 +135,7 @@ def test_a_notifier_may_use_objects_and_a_slow_one_holds_up_nobody_but_notifiers
     node, go, done = cluster.node("A"), threading.Event(), Heard()
 
     def slow(change: PartitionChange) -> None:
-        go.wait(10)
+        go.wait(60)
         with node.transaction():
             node.create(Counter(f"{change.before} {change.now}"))
         done(change)
@@ -310,7 +310,7 @@ def test_an_offline_node_has_nothing_available() -> None:
 
 def test_what_notifiers_cannot_keep_up_with_is_logged_and_not_kept(caplog: pytest.LogCaptureFixture) -> None:
     made, go = alone(max_waiting=2), threading.Event()
-    made.notify(lambda change: go.wait(10))
+    made.notify(lambda change: go.wait(60))
     made.table_seen("p", 1, WHOLE)
     for version, target in ((2, Target(("A",), 0)), (3, None), (4, Target(("A",), 0)), (5, None)):
         made.table_seen("p", version, WHOLE if target is None else replaced(target))
@@ -330,7 +330,7 @@ def test_a_notifier_that_was_taken_away_is_not_called_with_what_waited_for_it() 
 
     def slow(change: PartitionChange) -> None:
         ran.set()
-        go.wait(10)
+        go.wait(60)
 
     made.notify(slow)
     remove, kept = made.notify(heard), Heard()
@@ -352,7 +352,7 @@ def test_a_closed_node_calls_no_notifier_and_a_hung_one_does_not_keep_it_open(
 
     def hung(change: PartitionChange) -> None:
         calls(change)
-        go.wait(20)
+        go.wait(60)
 
     made.notify(hung)
     changing(made, range(1, 6))
@@ -360,12 +360,12 @@ def test_a_closed_node_calls_no_notifier_and_a_hung_one_does_not_keep_it_open(
     wait_until(lambda: not full or "changes behind" in caplog.text, "it is full")
     closing = threading.Thread(target=made.close, daemon=True)
     closing.start()
-    closing.join(5)
+    closing.join(20)
     go.set()
     assert not closing.is_alive()
     caller = made._caller
     assert caller is not None
-    caller.join(5)
+    caller.join(60)
     assert (caller.is_alive(), len(calls)) == (False, 1), "what waited is not called for any more"
 
 
@@ -375,7 +375,7 @@ def test_a_notifier_may_close_its_node_and_its_thread_ends() -> None:
     changing(made, range(1, 3))
     caller = made._caller
     assert caller is not None
-    caller.join(5)
+    caller.join(60)
     assert not caller.is_alive()
     with pytest.raises(ClosedError, match="node A is closed: it calls no notifier"):
         made.notify(Heard())

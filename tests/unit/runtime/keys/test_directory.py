@@ -60,7 +60,7 @@ def test_two_processes_that_create_a_key_at_once_make_one_object() -> None:
             def once() -> None:
                 client.create(Counter(name))
 
-            start.wait(20)
+            start.wait(60)
             try:
                 once()
             except DuplicateKeyError:

@@ -46,7 +46,7 @@ class Router:
         assert isinstance(frame, frames.Loads)
         self.asked.append(node)
         if self.wait is not None:
-            self.wait.wait(10)
+            self.wait.wait(60)
         said = self.says.get(node, UnreachableError("silent"))
         if isinstance(said, Exception):
             raise said

@@ -84,7 +84,7 @@ def test_a_copy_that_came_back_shows_nothing_before_it_has_read_what_it_missed(
 
     def held(self: Copy, entries: Any) -> None:
         if self is copy:
-            may_read.wait(10)
+            may_read.wait(60)
         read(self, entries)
 
     monkeypatch.setattr(Copy, "read", held)

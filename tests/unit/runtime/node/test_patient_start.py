@@ -26,6 +26,10 @@ from halog.testing.cluster import Cluster
 pytestmark = pytest.mark.feature("N4")
 
 
+SOON_S = 20.0
+"""On a busy machine, too."""
+
+
 def unreachable() -> Exception:
     return UnreachableError("the coordinator does not answer", coordinator=True)
 
@@ -87,7 +91,7 @@ def test_a_start_that_got_no_answer_is_tried_again(nth: int, error: Any) -> None
     assert not made[0].coordinator.is_connected  # type: ignore[attr-defined]
     assert [m.coordinator.has_joined for m in made] == [False, False, True]  # type: ignore[attr-defined]
     opened.close()
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while {t.name for t in threading.enumerate() if t.name.startswith("halog")} - before and time.monotonic() < until:
         time.sleep(0.01)
     assert not {t.name for t in threading.enumerate() if t.name.startswith("halog")} - before
@@ -98,12 +102,12 @@ def test_it_is_given_up_in_time() -> None:
     began = time.monotonic()
     with pytest.raises(UnreachableError, match="the coordinator does not answer"):
         starts(3, unreachable, times=1_000, call_ms=1_000)
-    assert 0.9 < time.monotonic() - began < 8.0
+    assert 0.9 < time.monotonic() - began < SOON_S
 
 
 def test_anything_else_is_told_at_once() -> None:
     """Nobody waits for a server that is not there, or is another one."""
     began, tries = time.monotonic(), list[Adapters]()
     with pytest.raises(UnreachableError, match="nobody listens"):
-        tries += starts(3, lambda: UnreachableError("nobody listens"), times=1_000)[1]
-    assert time.monotonic() - began < 5.0
+        tries += starts(3, lambda: UnreachableError("nobody listens"), times=1_000, call_ms=60_000)[1]
+    assert time.monotonic() - began < SOON_S

@@ -169,7 +169,7 @@ def test_other_sites_that_copies_asked_in_a_start_that_failed_are_left(monkeypat
         core = SimpleNamespace(leading=None, state=SimpleNamespace(table=SimpleNamespace(policy="p")))
         copy: Any = SimpleNamespace(name="p-0", core=core, post=lambda event: answered.set())
         self._host.ask_vote(copy, fx.AskVote(1, "west"))
-        assert answered.wait(5)
+        assert answered.wait(60)
         raise UnreachableError("away")
 
     monkeypatch.setattr(CopyPlacement, "begin", begin)

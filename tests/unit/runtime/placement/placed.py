@@ -38,7 +38,7 @@ def place(cluster: Cluster, *nodes: str) -> None:
     """Every one of them defines and enables it; it is there."""
     for node in nodes:
         at(cluster, node).define(nodes)
-        at(cluster, node).enable(wait_s=10)
+        at(cluster, node).enable(wait_s=60)
     wait_until(lambda: cluster.tables()[P].node_list == nodes, f"{P} is on {nodes}")
 
 

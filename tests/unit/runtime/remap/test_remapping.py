@@ -271,16 +271,16 @@ def test_what_is_under_way_outlives_a_change_that_drops_its_partition() -> None:
             try:
                 with client.transaction():
                     work()
-                    ready.wait(20)
-                    assert shrunk.wait(20)
+                    ready.wait(60)
+                    assert shrunk.wait(60)
                 ended[what] = None
             except Exception as error:
                 ended[what] = error
 
         def objects() -> Iterator[Counter]:
             yield Counter(loaded)
-            ready.wait(20)
-            assert shrunk.wait(20)
+            ready.wait(60)
+            assert shrunk.wait(60)
 
         def load() -> None:
             ended["load"] = clients[3].load(objects()).objects
@@ -299,7 +299,7 @@ def test_what_is_under_way_outlives_a_change_that_drops_its_partition() -> None:
         threads = [threading.Thread(target=work, daemon=True) for work in works]
         for thread in threads:
             thread.start()
-        ready.wait(20)
+        ready.wait(60)
         begin(cluster, partitions=2)
         wait_done(cluster, 1)
         shrunk.set()

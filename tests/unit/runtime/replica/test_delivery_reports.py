@@ -127,7 +127,7 @@ def ending(rig: Rig) -> Iterator[Rig]:
     rig.closing.set()
     rig.deliveries.expect()
     if rig.kept.is_alive():
-        rig.kept.join(5)
+        rig.kept.join(60)
 
 
 def test_the_committing_thread_polls_until_its_own_append_is_reported(rig: Rig) -> None:
@@ -166,7 +166,7 @@ def test_one_thread_polls_and_the_kept_one_goes_on_for_those_who_still_wait(rig:
     rig.copy.appended = 2
     rig.serve(2)  # another one polls: back at once
     rig.report(1)
-    server.join(5)
+    server.join(60)
     rig.report(2)
     wait_until(lambda: rig.copy.delivered == 2, "nobody went on")
     assert rig.session.polled_by == {"first", "kept"}
@@ -229,7 +229,7 @@ def polling(rig: Rig) -> Iterator[None]:
     wait_until(lambda: "first" in rig.session.polled_by, "nobody polls")
     yield
     rig.report(1)
-    server.join(5)
+    server.join(60)
 
 
 def test_a_turn_that_finds_somebody_polling_makes_sure_that_somebody_goes_on(idle: Rig) -> None:

@@ -185,4 +185,4 @@ def test_a_replica_that_cannot_store_acknowledges_nothing(flush: bool) -> None:
         assert "the disk is full" in str(copy.error)
         assert not counted.done()
         cluster.broker.release(log_of(cluster))
-        assert counted.result(20) == 2
+        assert counted.result(60) == 2
