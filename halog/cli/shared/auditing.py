@@ -73,7 +73,7 @@ READING: Final = frozenset(
 )
 """Commands that change nothing of a cluster."""
 
-LOOKS_WITHOUT: Final = {"zone quorum": "off"}
+LOOKS_WITHOUT: Final = {"acl zookeeper": "applies", "zone quorum": "off"}
 """Commands that only look where this option is not given."""
 
 NOT_TOLD: Final = frozenset({"config_path", "format_", "timeout_s"})
@@ -106,7 +106,7 @@ class AuditedCommand:
     def reached(self, ctx: click.Context, connection: ClusterConnection) -> None:
         """Note that the command reaches a cluster. The last one counts, if there are several."""
         command = _words(ctx)
-        if command in READING or ctx.params.get(LOOKS_WITHOUT.get(command, ""), True) is None:
+        if command in READING or not ctx.params.get(LOOKS_WITHOUT.get(command, ""), True):
             return
         self._connection, self._command, self._arguments = connection, command, _arguments(ctx)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -184,6 +185,8 @@ def test_a_cluster_goes_over_to_closed_znodes_and_tls_under_traffic(guarded: Gua
                 assert given.returncode == 0, given.stderr
                 after = guarded.command(guarded.file("ops", step), "acl", "zookeeper", "--check")
                 assert after.returncode == 0, after.stdout
+                audit = guarded.command(guarded.file("ops", step), "audit", "--command", "acl", "--format", "json")
+                assert [e["command"] for e in json.loads(audit.stdout)] == ["acl zookeeper"], audit
                 guarded.check_nobody_else()
         guarded.client("tls")
         sleeper = cluster.nodes[0]
