@@ -10,9 +10,10 @@ import hashlib
 import io
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from fastavro import parse_schema, schemaless_reader
 
 from halog.core.log.records import KINDS, SCHEMAS
@@ -40,12 +41,11 @@ def entries(bootstrap: str, topic: str, index: int, frm: int = 0) -> Iterator[tu
         }
     )
     try:
-        seat = TopicPartition(topic, index)
-        start, end = consumer.get_watermark_offsets(seat, timeout=20)
+        start, end = bounds(consumer, TopicPartition(topic, index))
         at = max(start, frm)
         consumer.assign([TopicPartition(topic, index, at)])
         while at < end:
-            message = consumer.poll(20)
+            message = consumer.poll(60)
             assert message is not None, f"{topic}/{index} gives nothing at {at} of {end}"
             assert message.error() is None, message.error()
             offset, value = message.offset(), message.value()
@@ -55,6 +55,19 @@ def entries(bootstrap: str, topic: str, index: int, frm: int = 0) -> Iterator[tu
             yield offset, value
     finally:
         consumer.close()
+
+
+def bounds(consumer: Consumer, seat: TopicPartition) -> tuple[int, int]:
+    """The offsets of a log partition. A consumer that has just begun may not know it yet."""
+    found: list[tuple[int, int]] = []
+
+    def told() -> bool:
+        with suppress(KafkaException):
+            found.append(consumer.get_watermark_offsets(seat, timeout=20))
+        return bool(found)
+
+    wait(told, f"Kafka tells the offsets of {seat}")
+    return found[0]
 
 
 class History:
@@ -222,7 +235,7 @@ def check_copy(cluster: Cluster, node: str, partition: str, h: History) -> None:
         hashes[:] = [cluster.hashes(node, partition)]
         return level() and h.lsn == at
 
-    wait(still, lambda: f"{node}'s copy of {partition} is at lsn {h.lsn}, as the log", 30)
+    wait(still, lambda: f"{node}'s copy of {partition} is at lsn {h.lsn}, as the log")
     its = held["now"]
     wrong = sorted(k for k in its.keys() | h.objects.keys() if its.get(k) != h.objects.get(k))
     assert not wrong, f"{node}'s copy of {partition} differs from the log in {len(wrong)} objects"

@@ -26,7 +26,7 @@ from halog.metadata.nodes import NodeInfo
 from halog.runtime.node.open import RunningNode
 from halog.runtime.rpc import frames
 from halog.schema.registry import DEFAULT, Registry
-from tests.integration.cluster.processes import Process, wait
+from tests.integration.cluster.processes import LIMIT_S, Process, wait
 from tests.integration.site import Site
 
 TOML = """
@@ -76,6 +76,8 @@ PLAIN = '[security]\nplaintext_until = "9999-12-31"\n'
 
 SILENT_MS = 1_500  # more than the default: a test machine stalls for half a second, and haste is another test
 SESSION_MS = 2_000
+STARTS_S = 120.0
+"""Until a node is up that starts beside all others."""
 ANSWERS_S = 30.0
 """A node that lives answers within a few ms, and within some seconds where it stands still."""
 
@@ -247,7 +249,7 @@ class Cluster:
         for name in names or self.nodes:
             self.launch(name)
         for name in names or self.nodes:
-            self.processes[name].ready()
+            self.processes[name].ready(STARTS_S)
 
     def kill(self, name: str) -> None:
         """kill -9."""
@@ -262,7 +264,7 @@ class Cluster:
     def running(self) -> list[str]:
         return [n for n, p in self.processes.items() if p.running]
 
-    def whole(self, limit_s: float = 60.0) -> None:
+    def whole(self, limit_s: float = LIMIT_S) -> None:
         """Every node runs, and every partition has its whole node list."""
         missing = [n for n in self.nodes if n not in self.running()]
         if missing:

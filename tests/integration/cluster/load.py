@@ -10,7 +10,7 @@ from typing import Any
 from halog.core.durability import Durability
 from halog.runtime.node.open import RunningNode
 from tests.integration.cluster.fleet import Aircraft, Flight
-from tests.integration.cluster.processes import wait
+from tests.integration.cluster.processes import LIMIT_S, wait
 from tests.integration.cluster.waits import Wait
 
 KEEP = 12
@@ -128,7 +128,7 @@ class Load:
 
     # --- what it waits for ---
 
-    def flows(self, limit_s: float = 45.0) -> None:
+    def flows(self, limit_s: float = LIMIT_S) -> None:
         """Every partition acknowledges a transaction that began after now."""
         before = self._by_partition()
         need = len(self._threads) + 1
