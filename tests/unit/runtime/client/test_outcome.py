@@ -41,6 +41,9 @@ from tests.unit.runtime.conftest import started
 
 pytestmark = pytest.mark.feature("R4", "R5")
 
+SOON_S = 12.0
+"""Before a call's deadline of 15 s, on a busy machine, too."""
+
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
@@ -91,7 +94,7 @@ def test_what_happened_is_said_to_have(cluster: Cluster, count: int, by: str) ->
         assert client.outcome(tx) == "happened"
     else:
         assert (cluster.client() if by == "error elsewhere" else client).outcome(error) == "happened"
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < SOON_S
     assert tx.outcome == ("committed" if by in ("transaction", "event loop") else "unknown")
     assert values(cluster, names) == [101] * count
 
@@ -106,7 +109,7 @@ def test_over_several_partitions_it_is_settled_by_asking(cluster: Cluster, by_er
     tx, error = unknown(client, names, mute(client, arrives=False))
     began = time.monotonic()
     assert client.outcome(error if by_error else tx) == "did not happen"
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < SOON_S
     assert client.outcome(tx) == "did not happen", "and so it stays"
     assert tx.outcome == "rolled back"
     nothing_in_doubt(cluster, names)
@@ -122,7 +125,7 @@ def test_within_one_it_is_unknown_until_another_epoch(cluster: Cluster) -> None:
     client.backend.asker.call_s = 0.6
     began = time.monotonic()
     assert client.outcome(tx) == "unknown"
-    assert 0.4 < time.monotonic() - began < 3, "it is waited for"
+    assert 0.4 < time.monotonic() - began < SOON_S, "it is waited for"
     elect_another(cluster, names[0], client)
     assert client.outcome(tx) == "did not happen"
     assert tx.outcome == "rolled back"
@@ -135,11 +138,11 @@ def test_it_is_waited_for(cluster: Cluster) -> None:
     client: Any = cluster.client()
     tx, _ = unknown(client, names, mute(client, arrives=False))
     other = threading.Timer(0.5, lambda: elect_another(cluster, names[0], cluster.client()))
-    other.start()
     began = time.monotonic()
+    other.start()
     assert client.outcome(tx) == "did not happen"
     other.join()
-    assert 0.4 < time.monotonic() - began < 8
+    assert 0.4 < time.monotonic() - began < SOON_S
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.feature("D4"))])

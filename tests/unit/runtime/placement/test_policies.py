@@ -191,6 +191,10 @@ def test_a_node_makes_so_many_copies_of_a_policy_at_a_time(monkeypatch: pytest.M
 # --- timeouts ---
 
 
+SOON_S = 12.0
+"""Before the other policy's time is up, on a busy machine, too."""
+
+
 @pytest.fixture
 def two() -> Iterator[Cluster]:
     """Two policies: Order's partition is waited for 300 ms, Counter's for 15 s. One node, which has both."""
@@ -222,10 +226,10 @@ def test_an_answer_is_waited_for_as_long_as_the_policy_says(two: Cluster) -> Non
     assert "short-0" in str(error)
     assert "within 0.3 s" in str(error)
     assert re.search(r"partition short-0 within 0\.[0-3]", str(again)), "what its own beginning took is not waited for"
-    assert 0.55 < took < 5
+    assert 0.55 < took < SOON_S
     assert patient.is_alive(), waited
     two.restart("A")
-    patient.join(15)
+    patient.join(60)
     assert not isinstance(waited[0], HalogError)
 
 
@@ -255,7 +259,7 @@ def test_a_barrier_and_what_is_in_doubt_are_waited_for_as_long_as_the_policy_say
             backend.barrier("short-0")
         except PartitionUnavailableError as error:  # where nobody could be asked
             raise DeadlineError(error.message) from None
-    assert time.monotonic() - began < 5, caught
+    assert time.monotonic() - began < SOON_S, caught
 
 
 def test_a_copy_has_the_times_of_its_policy(two: Cluster) -> None:
@@ -275,7 +279,7 @@ def test_on_a_loop_a_commit_nobody_answers_is_unknown_when_its_policys_time_is_u
         with pytest.raises(OutcomeUnknownError):
             async with node.transaction() as tx:
                 await tx.create(Order("s", 1))
-        assert 0.25 < time.monotonic() - began < 5
+        assert 0.25 < time.monotonic() - began < SOON_S
         backend.begin_commit = real
         node.pool.shutdown()
 

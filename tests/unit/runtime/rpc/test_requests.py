@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -20,6 +21,9 @@ from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster
 
 REGISTRY = Registry()
+CALL_MS = 60_000
+SOON_S = 30.0
+"""Before a call's deadline, on a busy machine, too."""
 
 
 @managed(key="name", registry=REGISTRY)
@@ -34,7 +38,11 @@ class Blob:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    with Cluster(2, partitions=1, registry=REGISTRY) as cluster:
+    """Megabytes are on their way: on a busy machine an answer takes its time."""
+    made = Cluster(2, partitions=1, registry=REGISTRY)
+    timing = replace(made.config.timing, call_deadline_ms=CALL_MS, append_deadline_ms=CALL_MS // 2)
+    made.config = replace(made.config, timing=timing).validate()
+    with made as cluster:
         yield cluster
 
 
@@ -141,7 +149,7 @@ def test_reads_whose_keys_exceed_a_frame_are_validated_all_the_same(cluster: Clu
         assert [tx.find(Blob, name) is not None for name in names] == [True] * 200
         meanwhile = threading.Thread(target=change, args=(other, names[-1]))
         meanwhile.start()
-        meanwhile.join(30)
+        meanwhile.join(60)
 
 
 def change(node: Node, name: str) -> None:
@@ -154,7 +162,7 @@ def test_a_read_does_not_wait_for_a_commit_that_never_came_about(cluster: Cluste
     """The conflict named a record in flight; then its epoch ended."""
     node, began = active(cluster), time.monotonic()
     assert node.fetch("test-0", [b"nothing"], settled=1_000) == [None]
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < SOON_S
 
 
 @pytest.mark.feature("R5")
@@ -169,7 +177,7 @@ def test_a_forgotten_outcome_is_told_at_once_from_everywhere(cluster: Cluster) -
         with pytest.raises(OutcomeUnknownError) as told:
             asked.commit("test-0", bytes(16), Work((), ()))
         assert told.value.evidence["expired"]
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < SOON_S
 
 
 @pytest.mark.feature("R5", "D1")
@@ -187,7 +195,7 @@ def test_a_method_may_read_more_than_a_frame_takes(cluster: Cluster) -> None:
         assert tx.get(Blob, "all").sizes(names) == 24_000_000
         meanwhile = threading.Thread(target=change, args=(other, names[-1]))
         meanwhile.start()
-        meanwhile.join(30)
+        meanwhile.join(60)
         tx.get(Blob, "all").data = b"y"
     with client.transaction() as tx:
         assert tx.get(Blob, "all").data == b"x"
