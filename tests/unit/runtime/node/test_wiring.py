@@ -19,6 +19,7 @@ import pytest
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
 from halog.adapters.memory.log import MemoryTail
 from halog.adapters.rocksdb.store import RocksStore
+from halog.adapters.zookeeper.access import PLAIN
 from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.config import (
     ApplicationConfig,
@@ -281,5 +282,5 @@ def test_a_site_that_is_lost_is_given_up_soon_however_long_a_command_may_take(
         sites={"west": RemoteSiteConfig("w:1", "w:2")},
     ).validate()
     with pytest.raises(UnreachableError):
-        reach(config, "west", allowed_s)
+        reach(config, "west", access=PLAIN, answer_s=allowed_s)
     assert waited == [waits_s]
