@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
-from halog.adapters.zookeeper.access import ZooKeeperAccess
+from halog.adapters.zookeeper.access import PLAIN
 from halog.config import Config, RemoteSiteConfig, SiteConfig
 from halog.core.ids import Member
 from halog.errors import HalogError, VersionMismatchError
@@ -99,7 +99,7 @@ def test_another_site_is_asked_for_its_level(monkeypatch: pytest.MonkeyPatch) ->
             cluster.config, site=SiteConfig("east", "m:1", "m:2"), sites={"west": RemoteSiteConfig("w:1", "w:2")}
         )
     with pytest.raises(VersionMismatchError, match=SAYS):
-        reach(own, "west", access=ZooKeeperAccess())
+        reach(own, "west", access=PLAIN)
     assert not sessions[0].is_connected
 
 

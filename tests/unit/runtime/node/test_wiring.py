@@ -19,7 +19,7 @@ import pytest
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
 from halog.adapters.memory.log import MemoryTail
 from halog.adapters.rocksdb.store import RocksStore
-from halog.adapters.zookeeper.access import ZooKeeperAccess
+from halog.adapters.zookeeper.access import PLAIN
 from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.config import (
     ApplicationConfig,
@@ -170,7 +170,7 @@ def test_other_sites_that_copies_asked_in_a_start_that_failed_are_left(monkeypat
         core = SimpleNamespace(leading=None, state=SimpleNamespace(table=SimpleNamespace(policy="p")))
         copy: Any = SimpleNamespace(name="p-0", core=core, post=lambda event: answered.set())
         self._host.ask_vote(copy, fx.AskVote(1, "west"))
-        assert answered.wait(60)
+        assert answered.wait(5)
         raise UnreachableError("away")
 
     monkeypatch.setattr(CopyPlacement, "begin", begin)
@@ -282,5 +282,5 @@ def test_a_site_that_is_lost_is_given_up_soon_however_long_a_command_may_take(
         sites={"west": RemoteSiteConfig("w:1", "w:2")},
     ).validate()
     with pytest.raises(UnreachableError):
-        reach(config, "west", access=ZooKeeperAccess(), answer_s=allowed_s)
+        reach(config, "west", access=PLAIN, answer_s=allowed_s)
     assert waited == [waits_s]
