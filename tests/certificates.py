@@ -85,5 +85,7 @@ class TestAuthority:
         stem = file or (uris[0].rpartition("/")[2] if uris else "nobody")
         files = CertificateFiles(self.file, self._directory / f"{stem}.crt", self._directory / f"{stem}.key")
         files.cert.write_bytes(made.public_bytes(Encoding.PEM))
+        files.key.touch(0o600)
+        files.key.chmod(0o600)
         files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         return files

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import resource
 import socket
 import ssl
@@ -19,7 +21,7 @@ from halog.adapters.tcp.channel import TcpChannel
 from halog.adapters.tcp.framing import pack
 from halog.adapters.tcp.security import CertificateFiles, ChannelSecurity
 from halog.core.ids import Member
-from halog.errors import UnauthorizedError, UnreachableError
+from halog.errors import ConfigError, UnauthorizedError, UnreachableError
 from halog.ports import Peer, Principal
 from halog.runtime.rpc.errors import not_allowed
 from halog.runtime.rpc.greeting import answer_to
@@ -350,6 +352,7 @@ def test_renewed_files_are_taken_while_it_runs(authority: TestAuthority, tmp_pat
         assert why in bad.error
         for file, data in good.items():
             file.write_bytes(data)
+            file.chmod(0o600)
         again = security.renew()
         assert again is not None
         assert again.error == ""
@@ -357,6 +360,47 @@ def test_renewed_files_are_taken_while_it_runs(authority: TestAuthority, tmp_pat
     assert friend.request(listening.address, b"2", LONG_S) == b"2"
     friend.close()
     listening.channel.close()
+
+
+@pytest.mark.feature("N5")
+@pytest.mark.parametrize(
+    ("mode", "user", "group", "good"),
+    [
+        (0o600, 0, 0, True),
+        (0o400, 0, 0, True),
+        (0o640, 0, 0, True),
+        (0o640, 0, 54321, False),
+        (0o640, 54321, 0, False),
+        (0o660, 0, 0, False),
+        (0o604, 0, 0, False),
+        (0o644, 0, 0, False),
+    ],
+)
+def test_a_key_that_others_may_read_is_refused(tmp_path: Path, mode: int, user: int, group: int, good: bool) -> None:
+    """At the start and at a renewal, by name; once it is guarded the next look takes it. A key of root's may be read by
+    a group of this process's."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may give files away")
+    own = TestAuthority(tmp_path)
+    files = own.issue(node_uri("A"))
+    security, me = secured(files), os.getegid()
+    os.chown(files.key, user, me if group == 0 else group)
+    files.key.chmod(mode)
+    renewed = security.renew()
+    why = rf"security\.key: .*A\.key: others have access to this key \(mode {mode:04o}, .*; `chmod 600 .*A\.key`"
+    if good:
+        assert renewed is None or renewed.error == ""
+        secured(files)
+        return
+    assert renewed is not None
+    assert re.match(why, renewed.error)
+    with pytest.raises(ConfigError, match=why):
+        secured(files)
+    os.chown(files.key, 0, me)
+    files.key.chmod(0o600)
+    again = security.renew()
+    assert again is not None
+    assert again.error == ""
 
 
 @pytest.mark.feature("N5")
@@ -387,6 +431,7 @@ def test_a_file_that_goes_while_it_is_read_changes_nothing(tmp_path: Path, gone:
     assert f"security.{gone}: " in told.error
     assert "cannot be read: No such file" in told.error
     Path(getattr(files, gone)).write_bytes(good)
+    Path(getattr(files, gone)).chmod(0o600)
     again = security.renew()
     assert again is not None
     assert again.error == ""

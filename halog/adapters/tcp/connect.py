@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from halog.adapters.tcp.framing import CHUNK, parse_address
 from halog.adapters.tcp.security import ChannelSecurity
 from halog.adapters.tcp.stream import PLAINTEXT, Stream
 from halog.adapters.tcp.tls_session import HandshakeError, TlsSession
 from halog.errors import UnreachableError
+
+MOST_EXPECTED: Final = 10_000
+"""So many addresses are kept in mind: those of all registered nodes are noted again with each change of one of them, so
+only addresses of nodes that are gone are ever forgotten."""
 
 
 class _ExpectedNode(NamedTuple):
@@ -27,10 +32,16 @@ class Dialler:
 
     def __init__(self, security: ChannelSecurity | None) -> None:
         self._security = security
+        self._lock = threading.Lock()
         self._expected: dict[str, _ExpectedNode] = {}
+        """By address; what was noted longest ago stands first, and is forgotten first."""
 
     def expect(self, address: str, node: str, *, tls: bool) -> None:
-        self._expected[address] = _ExpectedNode(node, tls)
+        with self._lock:
+            self._expected.pop(address, None)
+            self._expected[address] = _ExpectedNode(node, tls)
+            while len(self._expected) > MOST_EXPECTED:
+                del self._expected[next(iter(self._expected))]
 
     def connect(self, address: str, timeout_s: float) -> Stream:
         """Return a connected stream. Raises UnreachableError with evidence `refused` and `sent=False`."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import ssl
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from halog.adapters.tcp.tls_session import HandshakeError, TlsSession
+from halog.certs.directory import OTHERS
 from halog.errors import ConfigError
 from halog.ports import Principal, Renewal
 
@@ -99,7 +101,7 @@ def _state(files: CertificateFiles) -> tuple[object, ...]:
     for file in files:
         try:
             at = os.stat(file)
-            seen.append((at.st_mtime_ns, at.st_size, at.st_ino))
+            seen.append((at.st_mtime_ns, at.st_size, at.st_ino, at.st_mode, at.st_uid, at.st_gid))
         except OSError as error:
             seen.append(error.errno)
     return tuple(seen)
@@ -127,6 +129,7 @@ def _context(files: CertificateFiles, protocol: int) -> ssl.SSLContext:
     if protocol == ssl.PROTOCOL_TLS_SERVER:
         context.num_tickets = 0  # nothing comes that nobody asked for: an idle connection that is readable has ended
     _check_readable(files)
+    _check_guarded(files.key)
     try:
         context.load_verify_locations(files.ca)
     except ssl.SSLError as error:
@@ -151,6 +154,20 @@ def _check_readable(files: CertificateFiles) -> None:
             file.read_bytes()
         except OSError as error:
             raise ConfigError(f"security.{key}: {file}: cannot be read: {error.strerror}") from None
+
+
+def _check_guarded(key: Path) -> None:
+    """Raise ConfigError if others have access to the key. A group may read a key of root's if this process is in it:
+    so containers are given secrets (mode 0640, a group of the pod's)."""
+    try:
+        at = key.stat()
+    except OSError as error:
+        raise ConfigError(f"security.key: {key}: cannot be read: {error.strerror}") from None
+    mode = stat.S_IMODE(at.st_mode)
+    given = at.st_uid == 0 and at.st_gid in (os.getegid(), *os.getgroups())
+    if mode & (OTHERS & ~stat.S_IRGRP if given else OTHERS):
+        said = f"others have access to this key (mode {mode:04o}, user {at.st_uid}, group {at.st_gid})"
+        raise ConfigError(f"security.key: {key}: {said}; `chmod 600 {key}`")
 
 
 def _changed(files: CertificateFiles) -> ConfigError:

@@ -4,6 +4,7 @@ there, and whether the two may talk."""
 from __future__ import annotations
 
 import queue
+from contextlib import suppress
 
 from halog.errors import UnreachableError
 from halog.ports import Channel, Peer
@@ -23,7 +24,8 @@ def answer_to(channel: Channel, hello: frames.Hello, address: str, wait_s: float
 
     peer = channel.dial(address, wait_s, hear, end)
     try:
-        peer.send(frames.encode(hello))
+        with suppress(UnreachableError):  # it may have refused us, and closed: its end says why
+            peer.send(frames.encode(hello))
         answer = answers.get(timeout=wait_s)
         if answer is None and peer.refusal:
             said = f"{address} is not spoken to: {peer.refusal}"
