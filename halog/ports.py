@@ -385,9 +385,9 @@ class Channel(Protocol):
         `evidence["sent"]` False if nobody can have acted on the frame; any other exception that comes so early, as
         Ctrl-C may, is marked with the frame (`errors.mark_unsent`). DeadlineError: no reply in time."""
 
-    def renew(self) -> Renewal | None:
+    def renew(self, *, again: bool = False) -> Renewal | None:
         """Take this process's certificates anew, for connections to come, if their files changed; None: they did not.
-        Files that do not hold together change nothing."""
+        Files that do not hold together change nothing. `again`: try them though they did not change."""
 
     @property
     def principal(self) -> Principal | None:

@@ -135,8 +135,8 @@ class TcpChannel:
     def request(self, address: str, frame: bytes, timeout_s: float, *, connect_s: float | None = None) -> bytes:
         return self._pool.request(address, frame, timeout_s, connect_s)
 
-    def renew(self) -> Renewal | None:
-        return None if self._security is None else self._security.renew()
+    def renew(self, *, again: bool = False) -> Renewal | None:
+        return None if self._security is None else self._security.renew(again=again)
 
     @property
     def principal(self) -> Principal | None:

@@ -78,10 +78,11 @@ class ChannelSecurity:
             raise HandshakeError(f"its certificate is for {found}, and {meant} was meant")
         return found
 
-    def renew(self) -> Renewal | None:
-        """Take the files anew if they changed; None: they did not. Connections that stand keep what they have."""
+    def renew(self, *, again: bool = False) -> Renewal | None:
+        """Take the files anew if they changed, or if they are to be tried `again`; None: they did not change.
+        Connections that stand keep what they have."""
         seen = _state(self._files)
-        if seen == self._seen:
+        if seen == self._seen and not again:
             return None
         self._seen = seen
         names = ", ".join(str(file) for file in self._files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import halog.cli.certs.create
+import halog.cli.certs.reload
 import halog.cli.certs.renew
 import halog.cli.certs.rotate
 import halog.cli.certs.show

@@ -41,6 +41,7 @@ LEAST: Final[Mapping[type, str]] = {
     frames.HandOverRequest: OPERATOR,
     frames.Move: OPERATOR,
     frames.MappingQuestion: OPERATOR,
+    frames.ReloadCertificates: OPERATOR,
 }
 """The least role that may ask for it. All else is said by nodes alone: pushes, acknowledgements, goodbyes, …"""
 

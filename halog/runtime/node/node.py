@@ -251,6 +251,7 @@ class Runtime:
             None if host is None else self.mover,
             lambda: self.info,
             self.audit,
+            self._security,
         )
         self.remapping = (
             None if host is None else RemapDriver(host, self.members, lambda: self.config, self.routing, self.mover)

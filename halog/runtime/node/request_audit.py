@@ -29,6 +29,7 @@ def _move(r: object) -> Arguments:
 AUDITED: Final[Mapping[type, Callable[[object], Arguments]]] = {
     frames.HandOverRequest: _hand_over,
     frames.Move: _move,
+    frames.ReloadCertificates: lambda r: {},
 }
 """The requests that change what operators change, and what is told of their arguments: no contents of objects."""
 _REFUSING: Final = (2, 5, 7, 8)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from halog.runtime.events.reporter import EventReporter
     from halog.runtime.host.host import Host
     from halog.runtime.membership.members import Membership
+    from halog.runtime.node.security_watch import SecurityWatch
     from halog.runtime.remap.mover import Mover
 
 logger = logging.getLogger("halog.service")
@@ -77,14 +78,17 @@ class Service:
         mover: Mover | None,
         info: Callable[[], NodeInfo],
         audit: AuditTrail,
+        security: SecurityWatch,
     ) -> None:
         """Listen for a node. `info` returns what it has registered, `known` the nodes of the configuration in force.
         `access` says who may ask for what, `max_frame` how many bytes a frame may have. `mover` is there in a hosting
-        node. `audit`: where requests of operators are noted, and refused ones."""
+        node. `audit`: where requests of operators are noted, and refused ones.
+        `security`: what looks after this node's certificates."""
         self._known = known
         self._access = access
         self._audit = RequestAudit(audit, access, known)
         self._info = info
+        self._security = security
         self.telling = telling
         self.hello = hello
         self.members = members
@@ -129,6 +133,7 @@ class Service:
             frames.MappingQuestion: self._can_map,
             frames.Loads: self._loads,
             frames.StateHashes: self._state_hashes,
+            frames.ReloadCertificates: lambda peer, r: self._security.reload(),
         }
 
     # --- connections ---

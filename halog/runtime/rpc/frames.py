@@ -17,7 +17,11 @@ from halog.backend import CommittedObject, Invocation, InvocationResult, Work
 from halog.core.ids import EpochId, Position
 from halog.core.keys.mapping import Layout
 from halog.errors import ConfigError, FrameError
-from halog.runtime.rpc.stranger_text import shown
+from halog.runtime.rpc.certificate_frames import (
+    CertificatesReply as CertificatesReply,
+    ReloadCertificates as ReloadCertificates,
+)
+from halog.runtime.rpc.stranger_text import tag_of
 
 PROTOCOL: Final = 3
 """The highest protocol that this halog speaks. One more wherever a frame changes so that who does not know of it would
@@ -381,6 +385,7 @@ Request = (
     | Loads
     | MomentEnd
     | StateHashes
+    | ReloadCertificates
 )
 
 
@@ -533,6 +538,7 @@ Reply = (
     | StatusReply
     | LoadsReply
     | StateHashesReply
+    | CertificatesReply
     | ErrorReply
 )
 
@@ -560,31 +566,13 @@ def decode_incoming(data: bytes) -> Control | Request | UnknownFrame:
         frame: Control | Request = _INCOMING.decode(data)
         return frame
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ConfigError) as e:
-        tag = _tag_of(data)
+        tag = tag_of(data)
         if tag is not None and tag not in _TAGS:
             return UnknownFrame(tag)
         raise FrameError(f"a peer sent {len(data)} bytes that are no frame of protocol {PROTOCOL}: {e}") from e
 
 
 _TAGS: Final = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Control | Request))
-
-
-class _Tagged(msgspec.Struct, array_like=True):
-    """Whatever follows the tag is passed over, and nothing is made of it."""
-
-    tag: str
-
-
-_TAGGED = msgspec.msgpack.Decoder(_Tagged)
-
-
-def _tag_of(data: bytes) -> str | None:
-    """Return the tag of a frame, whatever follows it; None: this is no frame."""
-    try:
-        tag = _TAGGED.decode(data).tag
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    return shown(tag)
 
 
 def decode_reply(data: bytes) -> Reply:

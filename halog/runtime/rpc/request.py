@@ -67,6 +67,7 @@ _STAYS: Final = frozenset(
         frames.Loads,
         frames.StatusRequest,
         frames.StateHashes,
+        frames.ReloadCertificates,
     )
 )
 """Of operators, and of nodes among themselves: of one site."""

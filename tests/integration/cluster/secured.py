@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from halog.adapters.tcp.security import CertificateFiles
 from tests.certificates import TestAuthority, node_uri, user_uri
 from tests.integration.cluster.harness import Cluster
 
@@ -21,15 +22,19 @@ class Secured:
         self.cluster = cluster
         self._plain = cluster.toml.read_text()
         self._roles = "".join(f'{user} = "{role}"\n' for user, role in users.items() if role)
-        authority = TestAuthority(cluster.directory / "certificates")
-        self._files = {node: authority.issue(node_uri(node, cluster.name)) for node in cluster.nodes}
+        self._authority = TestAuthority(cluster.directory / "certificates")
+        self._files = {node: self.renew(node) for node in cluster.nodes}
         for user in users:
-            self._files[user] = authority.issue(user_uri(user, cluster.name))
+            self._files[user] = self._authority.issue(user_uri(user, cluster.name))
         others = TestAuthority(cluster.directory / "others", "others")
         unknown = others.issue(user_uri("mallory", cluster.name))
         both = cluster.directory / "both.crt"
-        both.write_bytes(unknown.ca.read_bytes() + authority.file.read_bytes())
+        both.write_bytes(unknown.ca.read_bytes() + self._authority.file.read_bytes())
         self._files["mallory"] = unknown._replace(ca=both)
+
+    def renew(self, node: str) -> CertificateFiles:
+        """Make a new key and a new certificate of a node, in the place of the former ones."""
+        return self._authority.issue(node_uri(node, self.cluster.name))
 
     def file(self, who: str, mode: str) -> Path:
         """Write the configuration of a node or a user."""

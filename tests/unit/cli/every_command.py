@@ -34,6 +34,7 @@ CALLS = {
     "certs create-server": [],
     "certs create-user": [],
     "certs list": [],
+    "certs reload": ["certs reload --node {node}"],
     "certs renew": [],
     "certs rotate-ca abort": [],
     "certs rotate-ca begin": [],

@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from halog.adapters.memory import MemoryLog
+from halog.audit import AuditEntry
 from halog.backend import Work
 from halog.config import SecurityConfig
 from halog.config.security import ROLES
@@ -17,6 +18,7 @@ from halog.errors import FrameError, UnauthorizedError
 from halog.events import Event
 from halog.ports import Principal, TopicPartition
 from halog.runtime.node.access import LEAST, Access
+from halog.runtime.node.request_audit import AUDITED
 from halog.runtime.rpc import frames, versions
 from halog.runtime.rpc.errors import from_frame
 from halog.schema import Registry
@@ -117,6 +119,7 @@ def test_a_node_may_do_everything(cluster: Cluster) -> None:
         ("vera", frames.Submit("test-0", bytes(16), Work((), ())), "client"),
         ("vera", frames.HandOverRequest("test-0", "B"), "operator"),
         ("carl", frames.HandOverRequest("test-0", "B"), "operator"),
+        ("carl", frames.ReloadCertificates(), "operator"),
         ("olga", frames.Goodbye(), "node"),
         ("olga", frames.KeepAlive(1, {}), "node"),
     ],
@@ -146,6 +149,38 @@ def test_every_request_has_a_role_and_no_control_frame_has() -> None:
         if kind is frames.Goodbye:
             with pytest.raises(UnauthorizedError):
                 access.check(Principal("test", "user", "olga"), frames.Goodbye())
+
+
+@pytest.mark.feature("O4", "Q5")
+def test_whatever_operators_change_is_in_the_audit() -> None:
+    """A question is not."""
+    asked = {kind for kind, least in LEAST.items() if least == "operator"}
+    assert asked - {frames.MappingQuestion} == set(AUDITED)
+
+
+@pytest.mark.feature("O4", "Q5")
+def test_what_hosting_nodes_ask_each_other_is_not_in_the_audit_and_what_others_ask_is(cluster: Cluster) -> None:
+    """Refusals are, with whom the certificate names; so is one that is refused at its greeting."""
+    log, tp = MemoryLog(cluster.broker), TopicPartition("test.audit", 0)
+
+    def noted(principal: str) -> list[AuditEntry]:
+        found = [AuditEntry.from_bytes(e.value) for e in log.read(tp, *log.bounds(tp))]
+        return [e for e in found if e.principal == principal]
+
+    viewer, stranger = Met("user", "vera"), Met("user", "mallory")
+    say(cluster, viewer, hello("cli-9", "tool"), frames.ReloadCertificates())
+    with pytest.raises(FrameError, match="no role"):
+        say(cluster, stranger, hello("cli-10", "tool"))
+    wait_until(lambda: bool(noted("user mallory")), "they are in the audit")
+    assert [(e.command, e.outcome) for e in noted("user vera") if e.process == "cli-9"] == [("Reload", "refused")]
+    assert [(e.command, e.process, e.role, e.proven) for e in noted("user mallory")] == [("Hello", "cli-10", "", True)]
+    leave(cluster, viewer)
+    wants, move = cluster.node("A").runtime.service._audit.wants, frames.Move("test-0", [])
+    assert [wants(move, "B"), wants(move, "job-1"), wants(frames.HandOverRequest("test-0", "B"), "B")] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_without_tls_everybody_may_do_everything() -> None:
