@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from halog.config.addresses import is_loopback
+from halog.config.kafka_security import KafkaSecurity, kafka_problems
 
 if TYPE_CHECKING:
     from halog.config.model import Config
@@ -39,6 +40,7 @@ class SecurityConfig:
     key: Path | None = None  # the key to it, without a password; None: likewise
     plaintext_until: str = ""  # a day, as 2027-06-30: so long a node may be reached without TLS from other machines
     roles: Mapping[str, str] = field(default_factory=dict)  # of users: viewer, client, operator or node; others: none
+    kafka: KafkaSecurity | None = None  # how brokers are spoken to; None: in plain text
 
     @property
     def last_plain_day(self) -> datetime.date | None:
@@ -74,6 +76,7 @@ def security_problems(config: Config) -> Problems:
     for name, role in security.roles.items():
         if role not in ROLES:
             yield f"security.roles.{name}", f"{str(role)[:110]!r} must be one of {', '.join(ROLES)}"
+    yield from kafka_problems(config)
 
 
 def _day(text: str) -> datetime.date | None:

@@ -17,9 +17,18 @@ from halog.embedded import archives, datadir, jars, ports
 from halog.embedded.archives import child_environment
 from halog.embedded.control import DOWN_S, SiteControl
 from halog.embedded.java import find_java
-from halog.embedded.model import LOOPBACK, Launch, RemoteListener, SiteInfo, boot_clock, checked_host, error_from
+from halog.embedded.model import (
+    LOOPBACK,
+    Launch,
+    RemoteListener,
+    SecureListeners,
+    SiteInfo,
+    boot_clock,
+    checked_host,
+    error_from,
+)
 from halog.embedded.progress import LogProgress, Progress
-from halog.errors import HalogError, SiteError
+from halog.errors import ConfigError, HalogError, SiteError
 
 
 class EmbeddedSite(SiteControl):
@@ -41,6 +50,7 @@ class EmbeddedSite(SiteControl):
         zookeeper_port: int | None = None,
         remote: RemoteListener | None = None,
         host: str = LOOPBACK,
+        secure: SecureListeners | None = None,
         detach: bool = False,
         progress: Progress | None = None,
         since: float | None = None,
@@ -49,6 +59,9 @@ class EmbeddedSite(SiteControl):
         self.detach = detach
         self._ports = (kafka_port, zookeeper_port)
         self._remote = remote
+        if secure is not None and host != LOOPBACK:
+            raise ConfigError(f"host {host!r}: beside listeners with TLS the one in plain text stays on {LOOPBACK}")
+        self._secure = secure
         self._host = checked_host(host)
         self._progress = progress or LogProgress()
         self._since = since  # when the command began, on boot_clock(); None: when start() is called
@@ -88,6 +101,7 @@ class EmbeddedSite(SiteControl):
             zookeeper_port=self._ports[1],
             remote=self._remote,
             host=self._host,
+            secure=self._secure,
         )
         self._starting = subprocess.Popen(
             [sys.executable, "-m", "halog.embedded.supervisor", launch.to_json()],

@@ -90,7 +90,7 @@ class Supervisor:
         )
         try:
             datadir.save_ports(self.root, marker, self.ports)
-            settings.write(self.root, self.ports, marker.cluster_id, remote, self.launch.host)
+            settings.write(self.root, self.ports, marker.cluster_id, remote, self.launch.host, self.launch.secure)
         except OSError as e:
             raise self._not_written(e) from None
         self.servers = {name: self._server(name, marker.cluster_id) for name in SERVERS}

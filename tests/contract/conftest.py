@@ -14,9 +14,11 @@ from halog.embedded import EmbeddedSite
 from tests.contract.rigs import KafkaRig, LogRig, MemoryLogRig
 from tests.contract.rigs_coordinator import CoordinatorRig, MemoryCoordinatorRig, ZkRig
 from tests.contract.rigs_store import MemoryStoreRig, RocksRig, StoreRig
+from tests.secured import SecuredSite, secured_site
 from tests.workers import is_last
 
 _SERVERS = pytest.StashKey[EmbeddedSite]()
+_SECURED = pytest.StashKey[EmbeddedSite]()
 
 
 @pytest.fixture(scope="session")
@@ -30,14 +32,35 @@ def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """They end with the last test of this directory: an idle broker is a thirtieth of a core, for all that follow."""
     yield
-    site = item.session.stash.get(_SERVERS, None)
-    if site is not None and is_last(item, nextitem):
-        site.stop()
+    if is_last(item, nextitem):
+        for key in (_SERVERS, _SECURED):
+            site = item.session.stash.get(key, None)
+            if site is not None:
+                site.stop()
 
 
-@pytest.fixture(params=["memory", "kafka"])
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SecuredSite]:
+    with secured_site(tmp_path_factory.mktemp("contract-secured")) as made:
+        request.session.stash[_SECURED] = made.site
+        yield made
+
+
+def _log_rig(kind: str, request: pytest.FixtureRequest) -> LogRig:
+    if kind == "memory":
+        return MemoryLogRig()
+    if kind == "kafka":
+        return KafkaRig(request.getfixturevalue("servers"))
+    secured: SecuredSite = request.getfixturevalue("secured")
+    return KafkaRig(secured.site, secured.by_password() if kind == "kafka by password" else secured.by_certificate())
+
+
+BY_TLS = ("kafka by password", "kafka by certificate")
+
+
+@pytest.fixture(params=["memory", "kafka", *(pytest.param(kind, marks=pytest.mark.long) for kind in BY_TLS)])
 def logs(request: pytest.FixtureRequest) -> Iterator[LogRig]:
-    rig = MemoryLogRig() if request.param == "memory" else KafkaRig(request.getfixturevalue("servers"))
+    rig = _log_rig(request.param, request)
     yield rig
     rig.end()
 
