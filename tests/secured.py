@@ -21,7 +21,9 @@ from halog.config.secrets import SecretPlace
 from halog.embedded import EmbeddedSite, SecureListeners
 
 USER = "halog"
-PASSWORD = 'p"w\\ord=,;# ü ' + "x" * 20
+MARK = "geheimnis-7f3a"
+"""What is looked for where no password may be."""
+PASSWORD = f'p"w\\ord=,;# ü {MARK}'
 """It has what needs quotes, in each dialect."""
 SCRAM = "SCRAM-SHA-512"
 
@@ -54,6 +56,22 @@ class SecuredSite:
         """Return how a process with a token reaches the broker."""
         token = SecretPlace(file=file)
         return KafkaAccess(self.sasl_ssl, KafkaSecurity(SASL_SSL, OAUTHBEARER, ca=self.certs / "ca.crt", token=token))
+
+    def password_table(self, plain: str, password: Path | None = None) -> str:
+        """Return a configuration with its Kafka reached by password. `plain`: the same in plain text."""
+        assert self.site.info.bootstrap in plain
+        return (
+            f"{plain.replace(self.site.info.bootstrap, self.sasl_ssl)}[security.kafka]\n"
+            f'protocol = "sasl_ssl"\nmechanism = "{SCRAM}"\nusername = "{USER}"\n'
+            f'password = {{ file = "{password or self.password}" }}\nca = "{self.certs / "ca.crt"}"\n'
+        )
+
+    def certificate_table(self, plain: str) -> str:
+        """Return a configuration with its Kafka reached by certificate. `plain`: the same in plain text."""
+        assert self.site.info.bootstrap in plain
+        found = {"ca": "ca.crt", "cert": "user.app.crt", "key": "user.app.key"}
+        lines = "".join(f'{key} = "{self.certs / name}"\n' for key, name in found.items())
+        return f'{plain.replace(self.site.info.bootstrap, self.ssl)}[security.kafka]\nprotocol = "ssl"\n{lines}'
 
     def add_user(self, name: str, password: str) -> None:
         """Make a user of the broker, or give it another password."""
