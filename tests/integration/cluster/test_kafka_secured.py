@@ -14,7 +14,7 @@ from tests.integration.cluster.checker import check, entries
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import Load
 from tests.integration.cluster.processes import wait
-from tests.secured import MARK, SecuredSite, secured_site
+from tests.secured import MARK, PASSWORD, USER, SecuredSite, secured_site
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -96,3 +96,25 @@ def test_a_node_that_brokers_refuse_does_not_start_and_says_why(secured: Secured
             done = command(toml, "node", "start", "--name", "A")
             assert (done.returncode, why in done.stderr, MARK in done.stderr) == (code, True, False), done.stderr
             assert len(done.stderr.strip().splitlines()) <= 3, done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.feature("O4", "Q5")
+def test_a_node_that_runs_outlives_a_refusal(secured: SecuredSite, tmp_path: Path) -> None:
+    """Its password is no longer the broker's, and then is again: it serves once more, and has said what was wrong."""
+    with closing(Cluster(tmp_path, secured.site, nodes="AB", partitions=1, async_=0)) as cluster:
+        cluster.toml.write_text(secured.password_table(cluster.toml.read_text()))
+        cluster.start()
+        cluster.whole()
+        with Load(cluster.client(), "refused") as load:
+            load.flows()
+            secured.add_user(USER, f"{MARK}-another")
+            secured.site.restart("kafka")
+            logs = [cluster.processes[name].log for name in "AB"]
+            wait(lambda: all("does not let user halog in" in log.read_text() for log in logs), "both say so", 90)
+            secured.add_user(USER, PASSWORD)
+            wait(cluster.complete, "both are there", 90)
+            load.flows()
+        assert cluster.running() == ["A", "B"]
+        check(cluster, load)
+        assert not any(MARK in log.read_text() for log in logs)
