@@ -21,7 +21,7 @@ from tests.contract.rigs import appended, new_topic
 from tests.secured import USER, SecuredSite, token
 
 REFUSED_S = 15.0
-ANSWER_S = 1.0
+ANSWER_S = 0.5
 
 
 def _goes_round(access: KafkaAccess) -> None:
@@ -45,6 +45,7 @@ def test_a_log_is_written_and_read_by_certificate(secured: SecuredSite) -> None:
     _goes_round(secured.by_certificate())
 
 
+@pytest.mark.long
 @pytest.mark.feature("O4")
 def test_a_log_is_written_and_read_by_token(secured: SecuredSite, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(token(USER))

@@ -21,7 +21,7 @@ LATELY_S: Final = 15.0
 """A refusal is the reason of what fails within so many seconds: longer than any call waits."""
 TOLD_S: Final = 60.0
 """The log file has it once in so many seconds."""
-PROVE_S: Final = 3.0
+PROVE_S: Final = 5.0
 ASK_S: Final = 0.5
 SURE_S: Final = 1.0
 """A broker that is going down or coming up may end a handshake: a refusal that lasts so long is one."""

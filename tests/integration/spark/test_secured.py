@@ -45,6 +45,9 @@ def test_spark_reads_a_log_by_password_and_by_certificate(
         for number, toml in enumerate((cluster.toml, by_certificate)):
             objects = sorted(row.tail for row in spark_jobs.objects(spark, toml, "Plane").collect())
             stream = spark_jobs.changes_stream(spark, toml, "Plane")
+            plan = stream._jdf.queryExecution().toString()
+            assert MARK not in plan, "no plan shows the password"
+            assert "PRIVATE KEY" not in plan
             query = (
                 stream.writeStream.format("memory")
                 .queryName(f"secured_{number}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from halog.config.java_text import jaas, properties
 from halog.config.kafka_security import KafkaSecurity
 from halog.config.secrets import SecretPlace
 from halog.errors import ConfigError, UnreachableError
+from spark_jobs.spark import SECRETS
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40)
 PASSWORD = 'geheim "x" \\ y;'
@@ -228,6 +230,16 @@ def test_any_password_comes_back_from_a_login_module(username: str, password: st
 @settings(max_examples=200, deadline=None)
 def test_any_text_comes_back_from_a_properties_file(values: dict[str, str]) -> None:
     assert loaded(properties(values)) == values
+
+
+@pytest.mark.feature("O4")
+@given(username=TEXTS, password=TEXTS)
+@settings(max_examples=200, deadline=None)
+def test_no_plan_of_spark_shows_a_password(username: str, password: str) -> None:
+    said = jaas("org.example.Module", {"username": username, "password": password})
+    key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----"
+    plan = f"options: {{kafka.sasl.jaas.config -> {said}, kafka.ssl.keystore.key -> {key}, b -> c}}"
+    assert re.sub(SECRETS, "*", plan) == "options: {kafka.*, kafka.ssl.keystore.key -> *, b -> c}"
 
 
 @pytest.mark.feature("O4")
