@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.config import ClusterConfig, Config, PolicyConfig, RemoteSiteConfig, SiteConfig
 from halog.core.ids import NO_EPOCH, EpochId, digest
@@ -109,7 +110,7 @@ class Forked:
 
     def remote(self, name: str) -> SiteAccess:
         """A site, as another one reaches it."""
-        log: Any = ReadOnlyLog(self.bootstrap[name])  # all that a job needs of a log
+        log: Any = ReadOnlyLog(KafkaAccess(self.bootstrap[name]))  # all that a job needs of a log
         return SiteAccess(name, log, _coordinator(self._trees[name]))
 
     @contextmanager
@@ -127,7 +128,8 @@ class Forked:
                 log=west.log,
                 coordinator=west.coordinator,
                 reach=self.remote,
-                bootstrap=self.bootstrap[INITIATING],
+                kafka=KafkaAccess(self.bootstrap[INITIATING]),
+                kafka_of=lambda name: KafkaAccess(self.bootstrap[name]),
                 places_of=lambda policies: places,
             )
         finally:

@@ -336,8 +336,8 @@ class SiteError(HalogError):
 
 
 class UnauthorizedError(HalogError):
-    """A node did not let this process do what it asked for: its certificate, or the role of the user that the
-    certificate names, does not allow it. Nothing was done."""
+    """A node, or a broker, did not let this process do what it asked for: its certificate, its password, or what it may
+    do there does not allow it. Nothing was done."""
 
     exit_code = 8
 

@@ -22,7 +22,6 @@ import msgspec
 from halog.errors import ConfigError, DivergedError, LogError
 from halog.metadata.partition_tables import table_of
 from halog.ports import Log
-from halog.runtime.node.wiring import remote_site
 from halog.runtime.support.adapters import SiteAccess
 from restore.divergence import AcceptedRecord
 from spark_jobs import kafka, progress as saved, shared
@@ -302,14 +301,14 @@ class Comparison:
 
     def _stream(self) -> DataFrame:
         """Return both sites' rows; a query that was begun goes on where its checkpoint stands."""
-        bootstraps = {SOURCE: remote_site(self._site.own, self._source)[0], INITIATING: self._site.bootstrap}
+        sites = {SOURCE: self._site.kafka_of(self._source), INITIATING: self._site.kafka}
         frames = []
         for side in SIDES:
             begin: dict[str, dict[int, int]] = {}
             for number, of, place in self._branches():
                 if of == side:
                     begin.setdefault(place.log, {})[place.index] = self._progress.offset(number)
-            rows = kafka.stream(self._spark, bootstraps[side], begin, max_offsets=self._max_offsets)
+            rows = kafka.stream(self._spark, sites[side], begin, max_offsets=self._max_offsets)
             frames.append(rows.selectExpr(f"{side} AS side", *LOG_COLUMNS))
         return frames[SOURCE].unionAll(frames[INITIATING])
 

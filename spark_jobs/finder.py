@@ -168,7 +168,7 @@ class Finder:
         goal = self._goal()
         begin = {place.state: dict.fromkeys(self._places, 0) for place in self._places.values()}
         for _ in range(PASSES):
-            stream = kafka.stream(self._spark, self._site.bootstrap, begin, max_offsets=self._max_offsets)
+            stream = kafka.stream(self._spark, self._site.kafka, begin, max_offsets=self._max_offsets)
             self._run(stream.where(STATE_ROWS).selectExpr(*STATE_COLUMNS), lambda: FindInState(self._task))
             carried = {index: self._known(place) for index, place in self._places.items()}
             if hidden := [p.name for i, p in self._places.items() if carried[i].state.lsn < goal[p.name]]:
@@ -224,7 +224,7 @@ class Finder:
                 return
             self._holds.keep(self._offsets())
             begin = {topic: self._offsets() for topic in topics}
-            stream = kafka.stream(self._spark, self._site.bootstrap, begin, max_offsets=self._max_offsets)
+            stream = kafka.stream(self._spark, self._site.kafka, begin, max_offsets=self._max_offsets)
             self._run(stream.selectExpr(*LOG_COLUMNS), lambda: FindInLog(self._task, dict(self._progress.carried)))
             if self._has(goal):
                 return
@@ -313,7 +313,7 @@ def _task(site: Site, wanted: Config, places: dict[int, Place]) -> Task:
     current = {d.name: site.definitions.current(d.name).text for d in definitions}
     mapping = PlaceMapping(wanted, current, site.held)
     stored = {d.type_id: d.text for d in definitions}
-    return Task(mapping, stored, places, site.bootstrap, site.definitions.tp.topic)
+    return Task(mapping, stored, places, site.kafka, site.definitions.tp.topic)
 
 
 def _job(site: Site, wanted: Config, policy: str) -> str:

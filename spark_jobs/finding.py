@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.core.keys.directory import DIRECTORY, is_entry
 from halog.errors import LogError
 from halog.ports import Entry, TopicPartition
@@ -66,14 +67,14 @@ class Task(msgspec.Struct, frozen=True):
     """Type id → definition, as far as known when the job began."""
     places: dict[int, Place]
     """The partitions, by the index of their topic partition."""
-    bootstrap: str
+    kafka: KafkaAccess
     schemas: str
     """The schemas topic."""
 
     def stored_as(self, type_id: bytes) -> Definition:
         """Return the definition that wrote an object; it is looked up in the schemas topic if it is newer than the
         job."""
-        return stored_as(type_id, self.stored, self.bootstrap, self.schemas)
+        return stored_as(type_id, self.stored, self.kafka, self.schemas)
 
 
 class FindInState:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,14 +20,14 @@ Offsets = Mapping[str, Mapping[int, int]]
 """Topic → partition → the first offset to read."""
 
 
-def stream(spark: SparkSession, bootstrap: str, begin: Offsets, *, max_offsets: int | None = None) -> DataFrame:
+def stream(spark: SparkSession, kafka: KafkaAccess, begin: Offsets, *, max_offsets: int | None = None) -> DataFrame:
     """Return the rows of these topic partitions from these offsets on, or from where the query's checkpoint stands.
     `max_offsets`: about how many in one micro-batch. ConfigError if the session lacks the connector."""
     from pyspark.errors import AnalysisException
 
     reader = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
+        .options(**kafka.spark())
         .option("kafka.isolation.level", "read_committed")
         .option("assign", json.dumps({topic: sorted(offsets) for topic, offsets in begin.items()}))
         .option("startingOffsets", json.dumps({t: {str(p): o for p, o in at.items()} for t, at in begin.items()}))

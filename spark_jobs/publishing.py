@@ -26,7 +26,6 @@ from halog.metadata.identity import who
 from halog.ports import TopicPartition
 from halog.runtime.merge import closed_branch, spark_results as classified
 from halog.runtime.merge.in_doubt import RemoteDecisions
-from halog.runtime.node.wiring import remote_site
 from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics import topic_names
 from restore.branch import Side
@@ -248,12 +247,12 @@ class Publishing:
         remote.log.ensure_topic(self._topic, self._topic_size, keep_ms=classified.KEPT_MS)
         begin = {p.index: remote.log.bounds(TopicPartition(self._topic, p.index))[1] for p in forked.values()}
         self._save(msgspec.structs.replace(self.published, begin=begin))
-        bootstrap = remote_site(self._site.own, self._source)[0]
+        kafka = self._site.kafka_of(self._source)
         (
             self._rows()
             .selectExpr("place AS partition", "value")
             .write.format("kafka")
-            .option("kafka.bootstrap.servers", bootstrap)
+            .options(**kafka.spark())
             .option("topic", self._topic)
             .save()
         )

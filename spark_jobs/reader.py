@@ -162,7 +162,7 @@ def _kept(log: Readable, place: Place) -> tuple[list[Step], History]:
 
 def partitions(family: Family, indices: Iterable[pa.RecordBatch]) -> Iterator[tuple[Readable, Place]]:
     """Yield, on an executor, the partitions that rows of `by_partition` name, each with a log to read it from."""
-    log = ReadOnlyLog(family.bootstrap)
+    log = ReadOnlyLog(family.kafka)
     try:
         for rows in indices:
             for index in rows.column(0).to_pylist():

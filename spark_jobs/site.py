@@ -16,7 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from halog.adapters.kafka.conf import common
+from halog.adapters.kafka.access import KafkaAccess
+from halog.adapters.kafka.conf import client, common
 from halog.adapters.kafka.read import Readers
 from halog.config import Config, load_config
 from halog.core.ids import Member
@@ -26,8 +27,9 @@ from halog.metadata import bindings
 from halog.metadata.cluster_level import check_level
 from halog.ports import Entry, TopicPartition
 from halog.runtime.keys.key_owners import Places
+from halog.runtime.node.kafka_access import kafka_access
 from halog.runtime.node.live_config import in_force
-from halog.runtime.node.wiring import adapters_for, addresses
+from halog.runtime.node.wiring import adapters_for, addresses, remote_site
 from halog.runtime.rpc import frames, versions
 from halog.runtime.rpc.router import Router
 from halog.runtime.rpc.watch import watch
@@ -43,16 +45,16 @@ from spark_jobs.snapshot import Place
 class ReadOnlyLog:
     """A `ReadOnlyLog` is the part of a Kafka `Log` that executors need; nothing of it can write."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, access: KafkaAccess) -> None:
+        self._access = access
         self._admin: object = None
-        self._readers = Readers(bootstrap, self._client, self._forget)
+        self._readers = Readers(access, self._client, self._forget)
 
     def _client(self) -> object:
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
-            self._admin = AdminClient(common(self._bootstrap))
+            self._admin = client(AdminClient, self._access, common)
         return self._admin
 
     def _forget(self) -> None:
@@ -83,8 +85,12 @@ class Site:
         self.coordinator = adapters.coordinator
         self.log = adapters.log
         self.reach = adapters.reach
-        self.bootstrap = addresses(own)[0]
+        self.kafka = kafka_access(own, addresses(own)[0], name)
         self.look()
+
+    def kafka_of(self, site: str) -> KafkaAccess:
+        """Return how another site's Kafka is reached. UnreachableError where that one is embedded, and not running."""
+        return kafka_access(self.own, remote_site(self.own, site)[0], self.name)
 
     def look(self) -> None:
         """Learn what the cluster has now. VersionMismatchError where this halog does not know its level."""
@@ -132,7 +138,7 @@ class Site:
             {name: d.text for name, d in current.items()},
             stored,
             tuple(self.places_of(policies)),
-            self.bootstrap,
+            self.kafka,
             self.definitions.tp.topic,
             subtypes,
         )
@@ -159,7 +165,8 @@ class Family(msgspec.Struct, frozen=True):
     stored: dict[bytes, str]
     """Type id → definition, as far as known when the query was made."""
     places: tuple[Place, ...]
-    bootstrap: str
+    kafka: KafkaAccess
+    """Executors read files and secrets of it themselves, each on its machine."""
     schemas: str
     """The schemas topic."""
     subtypes: bool = True
@@ -173,16 +180,16 @@ class Family(msgspec.Struct, frozen=True):
     def stored_as(self, value: bytes) -> Definition:
         """Return the definition that wrote a value; it is looked up in the schemas topic if it is newer than the
         query."""
-        return stored_as(value[:ID_BYTES], self.stored, self.bootstrap, self.schemas)
+        return stored_as(value[:ID_BYTES], self.stored, self.kafka, self.schemas)
 
 
-def stored_as(type_id: bytes, known: Mapping[bytes, str], bootstrap: str, schemas: str) -> Definition:
+def stored_as(type_id: bytes, known: Mapping[bytes, str], kafka: KafkaAccess, schemas: str) -> Definition:
     """Return the definition that wrote an object of this type; it is looked up in the schemas topic if it is not
     known."""
     text = known.get(type_id)
     if text is not None:
         return Definition.parse(text)
-    log = ReadOnlyLog(bootstrap)
+    log = ReadOnlyLog(kafka)
     try:
         return Definitions(log, schemas).find(type_id)
     finally:

@@ -29,10 +29,16 @@ if TYPE_CHECKING:
 
 CONNECTOR: Final = cached.JarSet("spark_jobs", "Spark's Kafka connector")
 
+SECRETS: Final = (
+    r'sasl\.jaas\.config -> \S++ required(?: \w++="(?:[^"\\]++|\\.)*+")*+;'
+    r"|-----BEGIN [A-Z ]*?PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*?PRIVATE KEY-----"
+)
+"""What a text of Spark's must not show: login modules with their passwords, and keys."""
 SETTINGS: Final = {
     "spark.ui.enabled": "false",  # a port nobody asked for
     "spark.log.level": "ERROR",  # a warning of Spark's is rarely one for the reader of a command's stderr
     "spark.ui.showConsoleProgress": "false",  # progress is the job's own, on stderr
+    "spark.redaction.string.regex": SECRETS,  # Spark's plans, which it shows and logs, hold the connector's options
     "spark.sql.session.timeZone": "UTC",  # as every halog tool shows times
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",  # 0.5 MB of keys and heads: Python and the JVM overlap
 }

@@ -65,7 +65,7 @@ def changes_stream(
     offsets: dict[str, dict[int, int]] = {}
     for (topic, index), (offset, _) in begin.items():
         offsets.setdefault(topic, {})[index] = offset
-    rows = kafka.stream(spark, family.bootstrap, offsets, max_offsets=max_offsets)
+    rows = kafka.stream(spark, family.kafka, offsets, max_offsets=max_offsets)
     raw = (
         rows.selectExpr("topic", "partition", "offset", "unix_millis(timestamp) AS time_ms", "value")
         .groupBy("topic", "partition")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from halog.config.addresses import is_loopback
+from halog.config.kafka_security import KafkaSecurity, kafka_problems
 from halog.config.zookeeper_security import ZooKeeperSecurity, zookeeper_problems
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class SecurityConfig:
     plaintext_until: str = ""  # a day, as 2027-06-30: so long a node may be reached without TLS from other machines
     roles: Mapping[str, str] = field(default_factory=dict)  # of users: viewer, client, operator or node; others: none
     zookeeper: ZooKeeperSecurity | None = None  # None: plain text, nobody in particular, and znodes for everybody
+    kafka: KafkaSecurity | None = None  # how brokers are spoken to; None: in plain text
 
     @property
     def last_plain_day(self) -> datetime.date | None:
@@ -77,6 +79,7 @@ def security_problems(config: Config) -> Problems:
         if role not in ROLES:
             yield f"security.roles.{name}", f"{str(role)[:110]!r} must be one of {', '.join(ROLES)}"
     yield from zookeeper_problems(security.zookeeper, security.certs_dir, security.ca, security.cert)
+    yield from kafka_problems(config)
 
 
 def _day(text: str) -> datetime.date | None:

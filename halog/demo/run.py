@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.log import KafkaLog
 from halog.demo import cluster, dataset, journal, totals, verify_copies, verify_log, verify_objects
 from halog.demo.moves import PlannedChanges
@@ -245,7 +246,7 @@ class Play:
         stage = self.stage
         notes = [n for name in ("client", "probe") for n in journal.read(stage.journal(name))]
         claims = journal.claims(notes)
-        log = KafkaLog(stage.site.info.bootstrap)
+        log = KafkaLog(KafkaAccess(stage.site.info.bootstrap))
         try:
             logged = verify_log.read_all(log, cluster.SITE, stage.watch.tables.values())
         finally:

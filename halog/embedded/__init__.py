@@ -16,14 +16,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from halog.embedded.control import SiteControl, attach, read_site
     from halog.embedded.datadir import default_data_dir
-    from halog.embedded.model import RemoteListener, SiteInfo
+    from halog.embedded.model import RemoteListener, SecureListeners, SiteInfo
     from halog.embedded.site import EmbeddedSite
 
-__all__ = ["EmbeddedSite", "RemoteListener", "SiteControl", "SiteInfo", "attach", "default_data_dir", "read_site"]
+__all__ = [
+    "EmbeddedSite",
+    "RemoteListener",
+    "SecureListeners",
+    "SiteControl",
+    "SiteInfo",
+    "attach",
+    "default_data_dir",
+    "read_site",
+]
 
 _HOME = {
     "EmbeddedSite": "site",
     "RemoteListener": "model",
+    "SecureListeners": "model",
     "SiteControl": "control",
     "SiteInfo": "model",
     "attach": "control",

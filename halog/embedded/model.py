@@ -78,6 +78,32 @@ class ZooKeeperTls:
 
 
 @dataclass(frozen=True)
+class SecureListeners:
+    """Describes listeners of the broker with TLS, beside the one in plain text on loopback. That one stays: the broker
+    speaks to itself there, and users are made there."""
+
+    certs_dir: str
+    """A directory as `halog certs` makes it, with `kafka.pem` and `ca.crt`."""
+    ssl: int
+    """The port where each client shows a certificate."""
+    sasl_ssl: int
+    """The port where each client shows a password or a token."""
+    host: str = LOOPBACK
+    """Where both listen; the certificate must name it."""
+    mechanisms: tuple[str, ...] = ("SCRAM-SHA-512",)
+    """How clients of `sasl_ssl` may show who they are. With OAUTHBEARER tokens without a signature are taken: that is
+    for tests alone."""
+
+    def __post_init__(self) -> None:
+        checked_host(self.host)
+        for port in (self.ssl, self.sasl_ssl):
+            if not 1 <= port <= 65_535:
+                raise ConfigError(f"a listener with TLS needs a port from 1 to 65535, not {port}")
+        if wrong := set(self.mechanisms) - {"SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER"}:
+            raise ConfigError(f"the embedded broker knows no mechanism {sorted(wrong)[0]!r}")
+
+
+@dataclass(frozen=True)
 class SiteInfo:
     """Describes a running site: where it listens, who runs it, and how long it took to answer."""
 
@@ -120,6 +146,7 @@ class Launch:
     remote: RemoteListener | None = None
     host: str = LOOPBACK  # where the servers listen
     zookeeper_tls: ZooKeeperTls | None = None
+    secure: SecureListeners | None = None
 
     def to_json(self) -> str:
         """Return it as it stands in argv."""
@@ -129,11 +156,12 @@ class Launch:
     def from_json(cls, text: str) -> Launch:
         """Read what `to_json` wrote."""
         values = json.loads(text)
-        remote, sealed = values.pop("remote", None), values.pop("zookeeper_tls", None)
+        remote, sealed, secure = (values.pop(part, None) for part in ("remote", "zookeeper_tls", "secure"))
         return cls(
             **values,
             remote=None if remote is None else RemoteListener(**remote),
             zookeeper_tls=None if sealed is None else ZooKeeperTls(**sealed),
+            secure=None if secure is None else SecureListeners(**{**secure, "mechanisms": tuple(secure["mechanisms"])}),
         )
 
 

@@ -10,8 +10,9 @@ import uuid
 from importlib import resources
 from pathlib import Path
 
+from halog.config.java_text import jaas, properties
 from halog.embedded import datadir
-from halog.embedded.model import LOOPBACK, Ports, RemoteListener, ServerName, ZooKeeperTls
+from halog.embedded.model import LOOPBACK, Ports, RemoteListener, SecureListeners, ServerName, ZooKeeperTls
 
 # R8: a commit record may have 5 MB; 6 MiB leaves room for the batch around it, headers and a careless client's.
 MAX_MESSAGE_BYTES = 6 << 20
@@ -48,9 +49,42 @@ ARCHIVED_FLAGS = tuple(f for f in _FLAGS if f.startswith("-XX:"))  # an archive 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH")
 
 
-def kafka_properties(ports: Ports, remote: RemoteListener | None = None, host: str = LOOPBACK) -> dict[str, str | int]:
+def kafka_properties(
+    ports: Ports, remote: RemoteListener | None = None, host: str = LOOPBACK, secure: SecureListeners | None = None
+) -> dict[str, str | int]:
     """Return server.properties of a KRaft broker that is its own controller."""
-    return _broker(ports, host) | ({} if remote is None else _second_door(ports, remote, host))
+    made = _broker(ports, host) | ({} if remote is None else _second_door(ports, remote, host))
+    return made if secure is None else _secured(made, secure)
+
+
+_BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def _secured(made: dict[str, str | int], secure: SecureListeners) -> dict[str, str | int]:
+    doors = f",SSL://{secure.host}:{secure.ssl},SASL_SSL://{secure.host}:{secure.sasl_ssl}"
+    protocols = made.get("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT")
+    found: dict[str, str | int] = {
+        **made,
+        "listeners": f"{made['listeners']}{doors}",
+        "advertised.listeners": f"{made['advertised.listeners']}{doors}",
+        "listener.security.protocol.map": f"{protocols},SSL:SSL,SASL_SSL:SASL_SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": f"{secure.certs_dir}/kafka.pem",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": f"{secure.certs_dir}/ca.crt",
+        "listener.name.ssl.ssl.client.auth": "required",
+        "listener.name.sasl_ssl.ssl.client.auth": "none",  # the password says who it is
+        "listener.name.sasl_ssl.sasl.enabled.mechanisms": ",".join(secure.mechanisms),
+        # Rights by ACLs. Who comes in plain text comes from this machine, and makes users and ACLs.
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    for mechanism in secure.mechanisms:
+        login = f"listener.name.sasl_ssl.{mechanism.lower()}.sasl.jaas.config"
+        found[login] = jaas(_BEARER if mechanism == "OAUTHBEARER" else _SCRAM, {})
+    return found
 
 
 def _second_door(ports: Ports, remote: RemoteListener, host: str) -> dict[str, str | int]:
@@ -168,9 +202,10 @@ def write(
     remote: RemoteListener | None = None,
     host: str = LOOPBACK,
     zookeeper_tls: ZooKeeperTls | None = None,
+    secure: SecureListeners | None = None,
 ) -> None:
     """Write everything the servers read at their start. Idempotent; never touches their data."""
-    _write_properties(root / "kafka/server.properties", kafka_properties(ports, remote, host))
+    _write_properties(root / "kafka/server.properties", kafka_properties(ports, remote, host, secure))
     _write_properties(root / "zookeeper/zoo.cfg", zookeeper_properties(ports, host, zookeeper_tls))
     for name in MAIN:
         (root / name / "log4j2.properties").write_text(_LOG4J.format(name=name))
@@ -178,7 +213,7 @@ def write(
 
 
 def _write_properties(path: Path, values: dict[str, str | int]) -> None:
-    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+    path.write_text(properties(values))
 
 
 def _format(data: Path, cluster_id: str) -> None:

@@ -21,6 +21,7 @@ from halog.embedded.model import (
     LOOPBACK,
     Launch,
     RemoteListener,
+    SecureListeners,
     SiteInfo,
     ZooKeeperTls,
     boot_clock,
@@ -28,7 +29,7 @@ from halog.embedded.model import (
     error_from,
 )
 from halog.embedded.progress import LogProgress, Progress
-from halog.errors import HalogError, SiteError
+from halog.errors import ConfigError, HalogError, SiteError
 
 
 class EmbeddedSite(SiteControl):
@@ -52,6 +53,7 @@ class EmbeddedSite(SiteControl):
         remote: RemoteListener | None = None,
         host: str = LOOPBACK,
         zookeeper_tls: ZooKeeperTls | None = None,
+        secure: SecureListeners | None = None,
         detach: bool = False,
         progress: Progress | None = None,
         since: float | None = None,
@@ -60,6 +62,9 @@ class EmbeddedSite(SiteControl):
         self.detach = detach
         self._ports = (kafka_port, zookeeper_port)
         self._remote = remote
+        if secure is not None and host != LOOPBACK:
+            raise ConfigError(f"host {host!r}: beside listeners with TLS the one in plain text stays on {LOOPBACK}")
+        self._secure = secure
         self._host = checked_host(host)
         self._zookeeper_tls = zookeeper_tls
         self._progress = progress or LogProgress()
@@ -101,6 +106,7 @@ class EmbeddedSite(SiteControl):
             remote=self._remote,
             host=self._host,
             zookeeper_tls=self._zookeeper_tls,
+            secure=self._secure,
         )
         self._starting = subprocess.Popen(
             [sys.executable, "-m", "halog.embedded.supervisor", launch.to_json()],

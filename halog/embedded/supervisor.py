@@ -90,8 +90,8 @@ class Supervisor:
         )
         try:
             datadir.save_ports(self.root, marker, self.ports)
-            sealed = self.launch.zookeeper_tls
-            settings.write(self.root, self.ports, marker.cluster_id, remote, self.launch.host, sealed)
+            parts = self.launch.zookeeper_tls, self.launch.secure
+            settings.write(self.root, self.ports, marker.cluster_id, remote, self.launch.host, *parts)
         except OSError as e:
             raise self._not_written(e) from None
         self.servers = {name: self._server(name, marker.cluster_id) for name in SERVERS}

@@ -15,6 +15,7 @@ from tests.contract.rigs import KafkaRig, LogRig, MemoryLogRig
 from tests.contract.rigs_coordinator import CoordinatorRig, MemoryCoordinatorRig, ZkRig
 from tests.contract.rigs_store import MemoryStoreRig, RocksRig, StoreRig
 from tests.secure_zookeeper import SecureSite, digest
+from tests.secured import SecuredSite, secured_site
 from tests.workers import is_last
 
 _SERVERS = pytest.StashKey[list[EmbeddedSite]]()
@@ -53,9 +54,28 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
             site.stop()
 
 
-@pytest.fixture(params=["memory", "kafka"])
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SecuredSite]:
+    with secured_site(tmp_path_factory.mktemp("contract-secured")) as made:
+        request.session.stash.setdefault(_SERVERS, []).append(made.site)
+        yield made
+
+
+def _log_rig(kind: str, request: pytest.FixtureRequest) -> LogRig:
+    if kind == "memory":
+        return MemoryLogRig()
+    if kind == "kafka":
+        return KafkaRig(request.getfixturevalue("servers"))
+    secured: SecuredSite = request.getfixturevalue("secured")
+    return KafkaRig(secured.site, secured.by_password() if kind == "kafka by password" else secured.by_certificate())
+
+
+BY_TLS = ("kafka by password", "kafka by certificate")
+
+
+@pytest.fixture(params=["memory", "kafka", *(pytest.param(kind, marks=pytest.mark.long) for kind in BY_TLS)])
 def logs(request: pytest.FixtureRequest) -> Iterator[LogRig]:
-    rig = MemoryLogRig() if request.param == "memory" else KafkaRig(request.getfixturevalue("servers"))
+    rig = _log_rig(request.param, request)
     yield rig
     rig.end()
 

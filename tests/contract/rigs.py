@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.log import KafkaLog
 from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.embedded import EmbeddedSite
@@ -63,13 +64,14 @@ class MemoryLogRig:
 class KafkaRig:
     """A held append is one in the socket of a broker that was stopped by SIGSTOP."""
 
-    def __init__(self, site: EmbeddedSite) -> None:
+    def __init__(self, site: EmbeddedSite, access: KafkaAccess | None = None) -> None:
         self.site = site
+        self.access = access or KafkaAccess(site.info.bootstrap)
         self._logs: list[KafkaLog] = []
         self._held = self._was_held = False
 
     def log(self) -> KafkaLog:
-        made = KafkaLog(self.site.info.bootstrap)
+        made = KafkaLog(self.access)
         self._logs.append(made)
         return made
 

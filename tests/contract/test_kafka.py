@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.tail import KafkaTail
 from halog.errors import LogError, RefusedError, UnreachableError
 from halog.ports import Entry, LogTail, OutOfRange, TopicPartition
@@ -68,7 +69,7 @@ def lost(tail: LogTail, count: int) -> None:
 def test_what_the_consumer_lost_is_read_again(kafka: KafkaRig) -> None:
     """Nothing more comes, though the broker has said that there is more."""
     log = kafka.log()
-    tp, session, tail = new_topic(log), log.session(), KafkaTail(kafka.site.info.bootstrap, quiet_s=0.2)
+    tp, session, tail = new_topic(log), log.session(), KafkaTail(KafkaAccess(kafka.site.info.bootstrap), quiet_s=0.2)
     tail.follow(tp, 0)
     appended(session, tp, b"first")
     assert offsets(collect(tail, 1)) == [0]
@@ -156,7 +157,7 @@ def test_nobody_there_is_unreachable_in_time(kafka: KafkaRig) -> None:
 
     started = time.monotonic()
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1 "):
-        KafkaSession("127.0.0.1:1", ["t"])
+        KafkaSession(KafkaAccess("127.0.0.1:1"), ["t"])
     assert time.monotonic() - started < SOON_S
 
 
@@ -180,10 +181,11 @@ def test_a_broker_that_says_nothing_to_an_administrators_request_is_an_error_of_
 
 _NOISY = """
 import sys, time
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.log import KafkaLog
 from halog.errors import UnreachableError
 from halog.ports import TopicPartition
-log = KafkaLog(sys.argv[1])
+log = KafkaLog(KafkaAccess(sys.argv[1]))
 tp = TopicPartition(sys.argv[2], 0)
 session, tail = log.session(), log.tail()
 tail.follow(tp, 0)

@@ -144,7 +144,7 @@ def test_a_server_of_another_kind_is_told_as_that(
 
 
 def _target(zookeeper: str) -> checks.DoctorTarget:
-    return checks.DoctorTarget(Path(), False, "", zookeeper)
+    return checks.DoctorTarget(Path(), False, None, zookeeper)
 
 
 def test_one_that_is_busy_is_waited_for_and_no_longer(zookeeper: ZkRig) -> None:

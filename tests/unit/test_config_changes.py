@@ -58,6 +58,8 @@ def patterns(cls: Any, above: tuple[str, ...] = ()) -> Iterator[str]:
         if not item.metadata.get("table", True):
             continue
         key = (*above, name)
+        if isinstance(hint, types.UnionType) and dataclasses.is_dataclass(typing.get_args(hint)[0]):
+            hint = typing.get_args(hint)[0]  # a table that may be absent
         if "Mapping" in str(typing.get_origin(hint)):
             yield ".".join((*key, "*"))
             value = typing.get_args(hint)[1]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from halog.errors import HalogError, UnreachableError
+from halog.adapters.kafka import refusals
+from halog.adapters.kafka.access import KafkaAccess
+from halog.errors import ConfigError, HalogError, UnreachableError
 
+T = TypeVar("T")
 log = logging.getLogger("halog.kafka")
 MAX_BYTES = 6 << 20  # R8 allows 5 MB a commit record; the rest is the batch's and the protocol's overhead
 MAX_QUEUED = 100_000  # appends a session holds before it says Overloaded
@@ -24,10 +29,10 @@ class _KafkaLogger:
         log.debug(message, *args)
 
 
-def common(bootstrap: str) -> dict[str, Any]:
-    """Return the settings of every client."""
+def common(access: KafkaAccess) -> dict[str, Any]:
+    """Return the settings of every client. ConfigError for a file or a secret that cannot be read."""
     return {
-        "bootstrap.servers": bootstrap,
+        **access.librdkafka(),
         "socket.nagle.disable": True,  # one small request at a time: never wait for more
         "socket.keepalive.enable": True,
         "socket.timeout.ms": 10_000,  # a broker silent this long is reconnected to; outcomes stay unknown meanwhile
@@ -41,14 +46,14 @@ def common(bootstrap: str) -> dict[str, Any]:
         "message.max.bytes": MAX_BYTES,
         "log_level": 2,  # what matters comes through error_cb and the calls' own results
         "logger": _KafkaLogger(),  # librdkafka would write to stderr
-        "error_cb": heard,
+        "error_cb": partial(heard, access),
     }
 
 
-def producer(bootstrap: str) -> dict[str, Any]:
+def producer(access: KafkaAccess) -> dict[str, Any]:
     """Return the settings of a log session: idempotent, gap-less, no timeout of its own (W4)."""
     return {
-        **common(bootstrap),
+        **common(access),
         "enable.idempotence": True,
         "enable.gapless.guarantee": True,  # one append lost for good makes everything behind it fail
         "acks": "all",
@@ -65,21 +70,21 @@ def producer(bootstrap: str) -> dict[str, Any]:
     }
 
 
-def keyed(bootstrap: str) -> dict[str, Any]:
+def keyed(access: KafkaAccess) -> dict[str, Any]:
     """Return the settings for definitions and snapshots: throughput before latency, and an answer within ADMIN_S."""
     return {
-        **producer(bootstrap),
+        **producer(access),
         "enable.gapless.guarantee": False,
         "linger.ms": 1,
         "message.timeout.ms": int(ADMIN_S * 1000),
     }
 
 
-def journal(bootstrap: str) -> dict[str, Any]:
+def journal(access: KafkaAccess) -> dict[str, Any]:
     """Return the settings for events: they come in bursts and may come twice. What a broker that is away does not take
     in JOURNAL_S is given back to the writer, who keeps a bounded number of them."""
     return {
-        **common(bootstrap),
+        **common(access),
         "acks": "all",
         "linger.ms": 5,
         "batch.size": 65_536,  # a broker that finds a batch too large refuses all of it: only a single value may be
@@ -88,22 +93,22 @@ def journal(bootstrap: str) -> dict[str, Any]:
     }
 
 
-def transactional(bootstrap: str, transactional_id: str) -> dict[str, Any]:
+def transactional(access: KafkaAccess, transactional_id: str) -> dict[str, Any]:
     """Return the settings of a snapshot writer. Transactions are short: an open one stops all read_committed readers
     (fact 8)."""
     return {
-        **keyed(bootstrap),
+        **keyed(access),
         "transactional.id": transactional_id,
         "transaction.timeout.ms": int(ADMIN_S * 1000),
         "linger.ms": 5,
     }
 
 
-def consumer(bootstrap: str) -> dict[str, Any]:
+def consumer(access: KafkaAccess) -> dict[str, Any]:
     """Return the settings of a tail or reader: assigned by hand, nothing committed to Kafka, offsets never reset (fact
     12)."""
     return {
-        **common(bootstrap),
+        **common(access),
         "group.id": "halog-unused",  # librdkafka wants one; manual assignment joins no group
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -126,17 +131,17 @@ def consumer(bootstrap: str) -> dict[str, Any]:
     }
 
 
-def patient(bootstrap: str) -> dict[str, Any]:
+def patient(access: KafkaAccess) -> dict[str, Any]:
     """Return the settings of a tail that nobody waits for: it is told of what came every 10 ms, or at once where much
     came. Every single answer costs broker and client about 0.3 ms of CPU."""
-    return {**consumer(bootstrap), "fetch.min.bytes": 1 << 20, "fetch.wait.max.ms": 10}
+    return {**consumer(access), "fetch.min.bytes": 1 << 20, "fetch.wait.max.ms": 10}
 
 
-def slow(bootstrap: str) -> dict[str, Any]:
+def slow(access: KafkaAccess) -> dict[str, Any]:
     """Return the settings of a tail that is polled no faster than somebody allows: what waits here was fetched all the
     same."""
     return {
-        **consumer(bootstrap),
+        **consumer(access),
         "queued.min.messages": 1_000,
         "queued.max.messages.kbytes": 1_024,
         "fetch.message.max.bytes": 1 << 20,  # a larger record comes whole: the broker's answer has one at least
@@ -144,10 +149,10 @@ def slow(bootstrap: str) -> dict[str, Any]:
     }
 
 
-def reader(bootstrap: str) -> dict[str, Any]:
+def reader(access: KafkaAccess) -> dict[str, Any]:
     """Return the settings of a bounded read: it is told where the end is, and is free again soon after (it fetches only
     while it reads)."""
-    return {**consumer(bootstrap), "enable.partition.eof": True, "fetch.wait.max.ms": 5}
+    return {**consumer(access), "enable.partition.eof": True, "fetch.wait.max.ms": 5}
 
 
 def answer(future: Any) -> Any:
@@ -159,20 +164,55 @@ def answer(future: Any) -> Any:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
 
-def heard(error: Any) -> None:
-    """Log an error event of librdkafka: connections come and go, and it reconnects by itself."""
-    log.debug("kafka client: %s", error)
+def heard(access: KafkaAccess, error: Any) -> None:
+    """Log an error event of librdkafka, and note a refusal: connections come and go, and it reconnects by itself."""
+    if not refusals.note(access, error):
+        log.debug("kafka client: %s", error)
+
+
+def client(make: Callable[[dict[str, Any]], T], access: KafkaAccess, settings: Callable[[KafkaAccess], Any]) -> T:
+    """Make a client. UnreachableError where it cannot be made: a file or a secret cannot be read, or used. A node that
+    runs makes clients, too, and tries again."""
+    try:
+        return make(settings(access))
+    except ConfigError as error:
+        raise UnreachableError(f"Kafka at {access} cannot be asked: {error}", address=str(access)) from error
+    except KafkaException as error:
+        raise unreachable(access, error.args[0]) from None
+
+
+def partitions_of(client: Any, topic: str, timeout_s: float) -> int:
+    """Ask for a topic's metadata, and return how many partitions it has; 0: there is none. KafkaException: see
+    `found_of`."""
+    return len(found_of(client, topic, timeout_s))
+
+
+def found_of(client: Any, topic: str, timeout_s: float) -> dict[int, Any]:
+    """Ask for a topic's metadata, and return its partitions. KafkaException where nobody answers, or where this process
+    may not know."""
+    found = client.list_topics(topic, timeout=timeout_s).topics.get(topic)
+    if found is not None and found.error is not None and found.error.code() in refusals.DENIED:
+        raise KafkaException(found.error)
+    return {} if found is None else found.partitions
 
 
 LEADERLESS = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._UNKNOWN_PARTITION}
 """What is told of a partition whose leader is still to be elected: a broker that answers says so, or librdkafka."""
 
 
-def unreachable(bootstrap: str, error: object) -> HalogError:
-    """Return the error for a broker that does not answer. `evidence["leaderless"]`: one did, and what it was asked for
-    has no leader yet."""
-    why = error.str() if isinstance(error, KafkaError) else error
+def unreachable(access: KafkaAccess, error: object, asked: Any = None) -> HalogError:
+    """Return the error for a broker that does not answer, or that refuses. `asked`: the client that met it, if nobody
+    polls it: only a poll tells why it was refused. `evidence["leaderless"]`: one did answer, and what it was asked for
+    has no leader yet. `evidence["refused"]`: why it lets nobody in."""
+    why, address = error.str() if isinstance(error, KafkaError) else error, str(access)
     if isinstance(error, KafkaError) and error.code() in LEADERLESS:
-        said = f"Kafka at {bootstrap} has no leader yet for what it was asked: {why}"
-        return UnreachableError(said, address=bootstrap, leaderless=True)
-    return UnreachableError(f"Kafka at {bootstrap} does not answer: {why}", address=bootstrap)
+        said = f"Kafka at {address} has no leader yet for what it was asked: {why}"
+        return UnreachableError(said, address=address, leaderless=True)
+    if isinstance(error, KafkaError) and error.code() in refusals.DENIED:
+        return UnreachableError(refusals.denied(access, error), address=address, refused=error.name())
+    if asked is not None:
+        asked.poll(0)
+    refused = refusals.lately(access)
+    if refused is not None:
+        return UnreachableError(refused, address=address, refused=refused)
+    return UnreachableError(f"Kafka at {address} does not answer: {why}", address=address)

@@ -6,6 +6,7 @@ It is never on the commit path itself: that is `halog.adapters.kafka.session` an
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections.abc import Iterator
@@ -14,29 +15,43 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition as Seat
 from confluent_kafka.admin import AdminClient
 
-from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka import conf as kafka_conf, refusals
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.read import Readers
 from halog.adapters.kafka.session import KafkaSession
 from halog.adapters.kafka.tail import KafkaTail
 from halog.adapters.kafka.topics import TopicReplicas, Topics
 from halog.adapters.kafka.write import KafkaJournal, KafkaTransaction, KeyedWriter
-from halog.errors import LogError, OutcomeUnknownError
+from halog.config.kafka_security import PLAINTEXT
+from halog.errors import HalogError, LogError, OutcomeUnknownError
 from halog.ports import Entry, TopicPartition
+
+log = logging.getLogger("halog.kafka")
 
 
 class KafkaLog:
     """Makes everything at its first use. `close` closes what this object keeps, not the sessions it handed out.
     `answer_s`: for so long it is asked where a log begins and ends, whoever asks; an operator's command has no more."""
 
-    def __init__(self, bootstrap: str, copies: TopicReplicas | None = None, *, answer_s: float = math.inf) -> None:
-        self.bootstrap = bootstrap
+    def __init__(
+        self,
+        access: KafkaAccess,
+        copies: TopicReplicas | None = None,
+        *,
+        answer_s: float = math.inf,
+        tells_refusal: bool = False,
+    ) -> None:
+        """Connect to nothing yet. `tells_refusal`: at its first use it looks whether the brokers let this process in,
+        and raises UnauthorizedError if not: for a process that starts. Without it that is an UnreachableError."""
+        self.access = access
         self._copies = copies or TopicReplicas()
         self._answer_s = answer_s
         self._lock = threading.Lock()
         self._admin: Any = None
         self._topics: Topics | None = None
         self._writer: KeyedWriter | None = None
-        self._readers = Readers(bootstrap, self._client, self._client_failed, answer_s)
+        self._unproven = tells_refusal and access.security.protocol != PLAINTEXT
+        self._readers = Readers(access, self._client, self._client_failed, answer_s)
         self._known: set[str] = set()
         self._spare: KafkaSession | None = None
         self._closed = False
@@ -47,8 +62,12 @@ class KafkaLog:
     def _clients(self) -> tuple[Any, Topics]:
         with self._lock:
             if self._admin is None or self._topics is None:
-                self._admin = AdminClient(kafka_conf.common(self.bootstrap))
-                self._topics = Topics(self.bootstrap, self._admin, self._copies, self._answer_s)
+                admin = kafka_conf.client(AdminClient, self.access, kafka_conf.common)
+                if self._unproven:
+                    refusals.prove(self.access, admin)
+                    self._unproven = False
+                self._admin = admin
+                self._topics = Topics(self.access, self._admin, self._copies, self._answer_s)
                 self._prepare_soon()
             return self._admin, self._topics
 
@@ -78,7 +97,7 @@ class KafkaLog:
             session = self._spare
             self._spare = None
         if session is None or session.failed:
-            session = KafkaSession(self.bootstrap)
+            session = KafkaSession(self.access)
         session.learn(self._known)
         self._prepare_soon()
         return session
@@ -89,7 +108,11 @@ class KafkaLog:
     def _prepare(self) -> None:
         if not self._wants_spare():
             return
-        spare = KafkaSession(self.bootstrap)
+        try:
+            spare = KafkaSession(self.access)
+        except HalogError as error:  # whoever needs one is told
+            log.debug("no spare session: %s", error)
+            return
         with self._lock:
             if self._wants_spare():
                 self._spare = spare
@@ -101,7 +124,7 @@ class KafkaLog:
 
     def tail(self, *, patient: bool = False, slow: bool = False) -> KafkaTail:
         conf = kafka_conf.slow if slow else kafka_conf.patient if patient else kafka_conf.consumer
-        return KafkaTail(self.bootstrap, conf(self.bootstrap))
+        return KafkaTail(self.access, conf)
 
     def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:
         return self._readers.bounds(tp, timeout_s)
@@ -118,7 +141,7 @@ class KafkaLog:
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
         with self._lock:
             if self._writer is None:
-                self._writer = KeyedWriter(self.bootstrap)
+                self._writer = KeyedWriter(self.access)
             writer = self._writer
         try:
             writer.put(tp, key, value)
@@ -128,10 +151,10 @@ class KafkaLog:
             raise
 
     def journal(self, tp: TopicPartition) -> KafkaJournal:
-        return KafkaJournal(self.bootstrap, tp)
+        return KafkaJournal(self.access, tp)
 
     def transaction(self, transactional_id: str) -> KafkaTransaction:
-        return KafkaTransaction(self.bootstrap, transactional_id)
+        return KafkaTransaction(self.access, transactional_id)
 
     def trim(self, tp: TopicPartition, before: int) -> None:
         futures = self._client().delete_records(

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka.access import KafkaAccess
 from halog.errors import ClosedError, DeadlineError, LogError
 from halog.ports import Entry, TopicPartition
 
@@ -47,7 +48,7 @@ class Readers:
 
     def __init__(
         self,
-        bootstrap: str,
+        access: KafkaAccess,
         admin: Callable[[], Any],
         admin_failed: Callable[[], None],
         answer_s: float = math.inf,
@@ -56,7 +57,7 @@ class Readers:
     ) -> None:
         """Begin without consumers; `make` makes one by its settings."""
         self._make = make
-        self._bootstrap = bootstrap
+        self._access = access
         self._admin = admin
         self._admin_failed = admin_failed
         self._answer_s = answer_s
@@ -71,7 +72,7 @@ class Readers:
                 raise ClosedError("the log is closed")
             consumer = self._idle.pop() if self._idle else None
         if consumer is None:
-            consumer = self._make(kafka_conf.reader(self._bootstrap))
+            consumer = kafka_conf.client(self._make, self._access, kafka_conf.reader)
         keep = False
         try:
             yield consumer
@@ -80,7 +81,7 @@ class Readers:
             keep = True
             raise
         except KafkaException as e:
-            raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+            raise kafka_conf.unreachable(self._access, e.args[0], consumer) from None
         finally:
             self._give_back(consumer, keep=keep)
 
@@ -145,7 +146,7 @@ class Readers:
             return patiently(ask, min(2 * kafka_conf.ADMIN_S, self._answer_s))
         except KafkaException as e:
             self._admin_failed()
-            raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+            raise kafka_conf.unreachable(self._access, e.args[0]) from None
 
     def _messages(
         self, tp: TopicPartition, start: int, end: int, timeout_s: float, *, renew: bool = False
@@ -183,7 +184,7 @@ def _bounds(consumer: Any, tp: TopicPartition, timeout_s: float) -> tuple[int, i
             if e.args[0].code() == KafkaError._UNKNOWN_PARTITION:
                 # So librdkafka says of a partition without a leader, too (a broker that stood still and is let in
                 # again), and says it again from its cache, for minutes, until somebody asks for the metadata.
-                consumer.list_topics(tp[0], timeout=timeout_s)
+                kafka_conf.partitions_of(consumer, tp[0], timeout_s)
             raise
         return int(start), int(end)
 

@@ -24,6 +24,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.group_commit import GroupCommit
 from halog.errors import OverloadedError, RecordTooLargeError
 from halog.ports import Delivery, TopicPartition
@@ -49,7 +50,7 @@ class KafkaSession:
     """Takes appends from several threads; whoever polls runs the deliveries."""
 
     def __init__(
-        self, bootstrap: str, topics: Iterable[str] = (), *, make: Callable[[dict[str, Any]], Any] = Producer
+        self, access: KafkaAccess, topics: Iterable[str] = (), *, make: Callable[[dict[str, Any]], Any] = Producer
     ) -> None:
         """Open the session; `make` makes its producer by settings."""
         self._failed: str | None = None
@@ -61,12 +62,15 @@ class KafkaSession:
         """Appends taken on and answered, ever: each is written by one thread at a time."""
         self._lock = threading.Lock()
         self._users = 0  # threads inside the producer: it is destroyed when the last has left
-        self._bootstrap = bootstrap
-        self._producer: Any = make({**kafka_conf.producer(bootstrap), "error_cb": self._on_error})
+        self._access = access
+        self._producer: Any = kafka_conf.client(make, access, self._settings)
         self._known: dict[str, int] = {}
         """Topics, each with how many partitions it had when it was looked at. A topic with a partition beyond that is
         looked at first, since an append to an unknown one fails."""
         self.learn(topics)
+
+    def _settings(self, access: KafkaAccess) -> dict[str, Any]:
+        return {**kafka_conf.producer(access), "error_cb": self._on_error}
 
     def learn(self, topics: Iterable[str]) -> None:
         """Learn topics: connections and leaders are known before the first append."""
@@ -74,12 +78,12 @@ class KafkaSession:
             for topic in sorted(set(topics) - self._known.keys()):
                 self._learn(topic)
         except KafkaException as e:
+            error = kafka_conf.unreachable(self._access, e.args[0], self._producer)
             self.abandon()
-            raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+            raise error from None
 
     def _learn(self, topic: str) -> None:
-        found = self._producer.list_topics(topic, timeout=WARM_S).topics.get(topic)
-        self._known[topic] = 0 if found is None else len(found.partitions)
+        self._known[topic] = kafka_conf.partitions_of(self._producer, topic, WARM_S)
 
     @property
     def failed(self) -> str | None:
@@ -180,7 +184,7 @@ class KafkaSession:
             log.warning("a log session ended: %s", error)
             self._failed = self._failed or f"{error.name()}: {error.str()}"
         else:
-            kafka_conf.heard(error)
+            kafka_conf.heard(self._access, error)
 
     def poll(self, timeout_s: float) -> int:
         producer = self._enter()

@@ -19,6 +19,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition as Seat
 
 from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka.access import KafkaAccess
 from halog.errors import ClosedError, LogError
 from halog.ports import Entry, OutOfRange, TopicPartition
 
@@ -49,18 +50,18 @@ class KafkaTail:
 
     def __init__(
         self,
-        bootstrap: str,
-        conf: dict[str, Any] | None = None,
+        access: KafkaAccess,
+        settings: Callable[[KafkaAccess], dict[str, Any]] = kafka_conf.consumer,
         *,
         make: Callable[[dict[str, Any]], Any] = Consumer,
         quiet_s: float = QUIET_S,
     ) -> None:
-        """Follow nothing yet; `make` makes the consumer by its settings."""
+        """Follow nothing yet; `make` makes the consumer by what `settings` gives."""
         self._make = make
         self._quiet_s = quiet_s
-        self._bootstrap = bootstrap
-        self._conf = conf or kafka_conf.consumer(bootstrap)
-        self._consumer: Any = make(self._conf)
+        self._access = access
+        self._settings = settings
+        self._consumer: Any = kafka_conf.client(make, access, settings)
         self._looked_at = time.monotonic()  # when the consumer last gave something, or was found to reach a broker
         self._counted_at = self._looked_at  # when it was last looked for what the consumer has lost
         self._known_topics: dict[str, int] = {}  # each with how many partitions it had when it was looked at
@@ -76,8 +77,9 @@ class KafkaTail:
         try:
             self._consumer.list_topics(timeout=kafka_conf.ADMIN_S)  # warm: a cold assign wastes 0.5 s
         except KafkaException as e:
+            error = kafka_conf.unreachable(access, e.args[0], self._consumer)
             self._consumer.close()
-            raise kafka_conf.unreachable(bootstrap, e.args[0]) from None
+            raise error from None
 
     # ---- places
 
@@ -122,10 +124,9 @@ class KafkaTail:
         """Ask for a topic's metadata first: an assign to what is unknown waits for the next refresh."""
         for topic in topics:
             try:
-                found = self._consumer.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics.get(topic)
+                self._known_topics[topic] = kafka_conf.partitions_of(self._consumer, topic, kafka_conf.ADMIN_S)
             except KafkaException as e:
-                raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
-            self._known_topics[topic] = 0 if found is None else len(found.partitions)
+                raise kafka_conf.unreachable(self._access, e.args[0]) from None
 
     # ---- polling
 
@@ -169,7 +170,7 @@ class KafkaTail:
             return
         topic = next((tp.topic for tp in list(self._places)), "")
         if topic and not _reaches(self._consumer, topic):
-            fresh = self._make(self._conf)
+            fresh = kafka_conf.client(self._make, self._access, self._settings)
             if _reaches(fresh, topic):
                 log.warning("a consumer of the log that reaches no broker is replaced")
                 self._consumer, fresh = fresh, self._consumer

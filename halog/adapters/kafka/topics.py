@@ -15,9 +15,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType  # type: ignore[attr-defined]
 
-from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka import conf as kafka_conf, refusals
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.read import ASK_S, patiently
-from halog.errors import LogError, RefusedError
+from halog.errors import HalogError, LogError, RefusedError, UnauthorizedError
 
 log = logging.getLogger("halog.kafka")
 REPLICAS = 3  # where the cluster has as many brokers
@@ -56,7 +57,7 @@ class Topics:
 
     def __init__(
         self,
-        bootstrap: str,
+        access: KafkaAccess,
         admin: Any,
         copies: TopicReplicas,
         answer_s: float = math.inf,
@@ -66,7 +67,7 @@ class Topics:
     ) -> None:
         self._now = now
         self._pause = pause
-        self._bootstrap = bootstrap
+        self._access = access
         self._admin = admin
         self._copies = copies
         self._ask_s = min(ASK_S, answer_s)
@@ -84,7 +85,7 @@ class Topics:
             if not created:
                 self._check(topic, partitions, wanted, found)
         except KafkaException as e:
-            raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+            raise self._failure(e) from None
 
     def _create(self, topic: str, partitions: int, wanted: dict[str, str]) -> bool:
         """Create a topic; False if it exists."""
@@ -105,7 +106,7 @@ class Topics:
                     "names; use another cluster or policy name",
                     topic=topic,
                 ) from None
-            if not e.args[0].retriable() and e.args[0].code() > 0:
+            if e.args[0].code() not in refusals.DENIED and not e.args[0].retriable() and e.args[0].code() > 0:
                 raise LogError(f"topic {topic} cannot be created: {e.args[0].str()}", topic=topic) from None
             raise
         return True
@@ -125,15 +126,21 @@ class Topics:
                     raise LogError(f"topic {topic} cannot get {partitions} partitions: {e.args[0].str()}") from None
             self._await_leaders(topic, partitions)
         except KafkaException as e:
-            raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+            raise self._failure(e) from None
+
+    def _failure(self, e: KafkaException) -> HalogError:
+        """Return the error for whoever wants a topic made: that he may not is told as such."""
+        error = e.args[0]
+        if error.code() in refusals.DENIED:
+            return UnauthorizedError(refusals.denied(self._access, error), address=str(self._access))
+        return kafka_conf.unreachable(self._access, error, self._admin)
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has; 0: there is none."""
         try:
-            found = self._admin.list_topics(topic, timeout=self._ask_s).topics[topic]
+            return kafka_conf.partitions_of(self._admin, topic, self._ask_s)
         except KafkaException as e:
-            raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
-        return len(found.partitions)
+            raise kafka_conf.unreachable(self._access, e.args[0], self._admin) from None
 
     def _check(self, topic: str, partitions: int, wanted: dict[str, str], found: dict[int, Any]) -> None:
         have = self._config(ConfigResource(ResourceType.TOPIC, topic))
@@ -205,7 +212,7 @@ class Topics:
         patience_s = LEADER_S + EACH_S * max(partitions, asked)
         most, deadline = -1, 0.0
         while True:
-            found: dict[int, Any] = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic].partitions
+            found = kafka_conf.found_of(self._admin, topic, kafka_conf.ADMIN_S)
             led = sum(p.leader >= 0 for p in found.values())
             if led == len(found) >= partitions:
                 return found

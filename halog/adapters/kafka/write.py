@@ -13,6 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka.access import KafkaAccess
 from halog.errors import HalogError, LogError, OutcomeUnknownError, RefusedError
 from halog.ports import JournalResult, TopicPartition
 
@@ -26,10 +27,10 @@ _IN_DOUBT = {KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError._TRANS
 class KeyedWriter:
     """Makes one acknowledged write at a time."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, access: KafkaAccess) -> None:
+        self._access = access
         self._lock = threading.Lock()
-        self._producer: Any = Producer(kafka_conf.keyed(bootstrap))
+        self._producer: Any = kafka_conf.client(Producer, access, kafka_conf.keyed)
 
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
         answers: list[Any] = []
@@ -52,10 +53,10 @@ class KeyedWriter:
 class KafkaJournal:
     """Writes events with a producer of its own; the caller repeats what fails."""
 
-    def __init__(self, bootstrap: str, tp: TopicPartition) -> None:
+    def __init__(self, access: KafkaAccess, tp: TopicPartition) -> None:
         self._tp = tp
         self._closed = threading.Event()
-        self._producer: Any = Producer(kafka_conf.journal(bootstrap))
+        self._producer: Any = kafka_conf.client(Producer, access, kafka_conf.journal)
 
     def note(self, values: Sequence[bytes]) -> JournalResult:
         """See LogJournal."""
@@ -90,11 +91,13 @@ class KafkaTransaction:
     """Writes with one `transactional.id`; after any error it is dead (fact 2: an unknown outcome must not be
     continued)."""
 
-    def __init__(self, bootstrap: str, transactional_id: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, access: KafkaAccess, transactional_id: str) -> None:
+        self._access = access
         self._id = transactional_id
         self._dead: str | None = None
-        self._producer: Any = Producer(kafka_conf.transactional(bootstrap, transactional_id))
+        self._producer: Any = kafka_conf.client(
+            Producer, access, lambda access: kafka_conf.transactional(access, transactional_id)
+        )
         self._init()
 
     def _init(self) -> None:
@@ -109,7 +112,7 @@ class KafkaTransaction:
                 if not e.args[0].retriable():
                     raise self._error(e) from None
                 if time.monotonic() > deadline:
-                    raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+                    raise kafka_conf.unreachable(self._access, e.args[0], self._producer) from None
             time.sleep(0.05)
 
     def write(self, tp: TopicPartition, items: Iterable[tuple[bytes, bytes | None, dict[str, bytes]]]) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from halog.errors import ConfigError, HalogError, UnreachableError, ZnodeAccessError
+from halog.errors import ConfigError, HalogError, UnauthorizedError, UnreachableError, ZnodeAccessError
 
 if TYPE_CHECKING:
+    from halog.adapters.kafka.access import KafkaAccess
     from halog.adapters.zookeeper.access import ZooKeeperAccess
     from halog.cli.shared.upgrade_status import UpgradeView
     from halog.config import Config
@@ -41,7 +44,7 @@ class DoctorTarget:
 
     data_dir: Path
     embedded: bool  # Java, jars and disk matter
-    bootstrap: str = ""
+    kafka: KafkaAccess | None = None
     zookeeper: str = ""
     why_not: str = ""  # why there are no servers to ask
     cluster: str = ""
@@ -51,7 +54,9 @@ class DoctorTarget:
     @classmethod
     def find(cls, config_path: Path | None, data_dir: Path | None) -> Self:
         """Find what is to be checked. ConfigError if the configuration cannot be read."""
+        from halog.adapters.kafka.access import KafkaAccess
         from halog.embedded import default_data_dir, read_site
+        from halog.runtime.node.kafka_access import kafka_access
 
         directory, cluster, config = data_dir or default_data_dir(), "", None
         if config_path is not None:
@@ -61,14 +66,15 @@ class DoctorTarget:
             config = load_config(config_path)
             site, cluster = config.site, config.cluster.name
             if site.embedded is None:
-                servers = plain(site.bootstrap or ""), plain(site.zookeeper or "")
-                return cls(directory, False, *servers, cluster=cluster, config=config)
+                found = kafka_access(config, site.bootstrap or "", "doctor")
+                return cls(directory, False, found, plain(site.zookeeper or ""), cluster=cluster, config=config)
             directory = data_dir or site.embedded
         try:
             info = read_site(directory)
         except UnreachableError as e:
             return cls(directory, True, why_not=e.message, configured=config_path is not None)
-        return cls(directory, True, info.bootstrap, info.zookeeper, cluster=cluster, config=config)
+        access = KafkaAccess(info.bootstrap) if config is None else kafka_access(config, info.bootstrap, "doctor")
+        return cls(directory, True, access, info.zookeeper, cluster=cluster, config=config)
 
     def zookeeper_access(self) -> ZooKeeperAccess:
         """Return how ZooKeeper is spoken to. ConfigError: a file or a secret cannot be used."""
@@ -154,15 +160,18 @@ def disk(target: DoctorTarget) -> Iterator[Finding]:
 
 def kafka(target: DoctorTarget) -> Iterator[Finding]:
     """Ask Kafka for its metadata, and for settings that could lose data."""
-    if not target.bootstrap:
+    if target.kafka is None:
         yield Finding("kafka", "fail" if target.configured else "skip", target.why_not or "none configured")
         return
     try:
-        brokers, settings = _ask_kafka(target.bootstrap)
-    except Exception as e:
-        yield Finding("kafka", "fail", f"{target.bootstrap} does not answer: {_first_line(e)}", "is it running?")
+        brokers, settings = _ask_kafka(target.kafka)
+    except HalogError as e:
+        yield Finding("kafka", "fail", str(e), "see the guide on security")
         return
-    yield Finding("kafka", "ok", f"{target.bootstrap}, {brokers} broker{'s' if brokers > 1 else ''}")
+    except Exception as e:
+        yield Finding("kafka", "fail", f"{target.kafka} does not answer: {_first_line(e)}", "is it running?")
+        return
+    yield Finding("kafka", "ok", f"{target.kafka}, {brokers} broker{'s' if brokers > 1 else ''}")
     unsafe = list(unsafe_settings(settings))
     yield from unsafe
     if not unsafe:
@@ -264,22 +273,34 @@ def _first_line(error: Exception) -> str:
     return (text.splitlines() or [""])[0] or type(error).__name__
 
 
-def _ask_kafka(bootstrap: str) -> tuple[int, dict[str, str]]:
-    """Return the number of brokers, and the settings of the first."""
+def _ask_kafka(kafka: KafkaAccess) -> tuple[int, dict[str, str]]:
+    """Return the number of brokers, and the settings of the first. HalogError where they refuse, or cannot be asked
+    with what is configured."""
     import logging
 
+    from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+
+    from halog.adapters.kafka import refusals
 
     quiet = logging.getLogger("halog.doctor.kafka")  # we report refused connections; the client must not print them
     quiet.addHandler(logging.NullHandler())
     quiet.propagate = False
     config: dict[str, Any] = {
-        "bootstrap.servers": bootstrap,
+        **kafka.librdkafka(),
+        "error_cb": partial(refusals.note, kafka),
         "log_level": 0,
         "socket.timeout.ms": int(TIMEOUT_S * 1000),
     }
     admin = AdminClient(config, logger=quiet)
-    brokers = sorted(admin.list_topics(timeout=TIMEOUT_S).brokers)
+    began = time.monotonic()
+    try:
+        brokers = sorted(admin.list_topics(timeout=TIMEOUT_S).brokers)
+    except KafkaException as error:
+        admin.poll(0)
+        if (why := refusals.lately(kafka, began)) is not None:
+            raise UnauthorizedError(why) from error
+        raise
     resource = ConfigResource(ConfigResource.Type.BROKER, str(brokers[0]))
     entries = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result(TIMEOUT_S)
     return len(brokers), {name: str(entry.value) for name, entry in entries.items()}

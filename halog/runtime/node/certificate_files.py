@@ -20,9 +20,16 @@ def certificate_files(security: SecurityConfig, process: str) -> Files | None:
     """Return the files of a process of this name; None: it speaks no TLS. Whether they can be used is not looked at."""
     if security.node_tls == OFF:
         return None
+    ca, cert, key = files_in(security, process)
+    return (ca, cert, key) if ca and cert and key else None
+
+
+def files_in(security: SecurityConfig, process: str) -> tuple[Path | None, Path | None, Path | None]:
+    """Return the files of a process of this name, whatever it speaks; None: neither the file nor a directory is
+    given."""
     directory, ca, cert, key = security.certs_dir, security.ca, security.cert, security.key
     if directory is None:
-        return (ca, cert, key) if ca and cert and key else None
+        return ca, cert, key
     stem = _stem(directory, process)
     return ca or directory / "ca.crt", cert or directory / f"{stem}.crt", key or directory / f"{stem}.key"
 

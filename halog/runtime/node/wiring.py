@@ -73,9 +73,12 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
     from halog.adapters.kafka.topics import TopicReplicas
     from halog.adapters.tcp.channel import TcpChannel
     from halog.adapters.zookeeper.coordinator import ZkCoordinator
+    from halog.runtime.node.kafka_access import kafka_access
 
     bootstrap, zookeeper = addresses(config)
     secured, access = channel_security(config, name), zookeeper_access(config, name)  # before anything is opened
+    kafka = kafka_access(config, bootstrap, name)
+    kafka.check()
     node = config.nodes.get(name)
     store = None if node is None else open_store(node.data_dir)
     try:
@@ -84,8 +87,8 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
             zookeeper, config.cluster.name, session_timeout_ms=session_ms, patience_s=patience_s, access=access
         )
         copies = TopicReplicas(config.site.replication_factor, config.site.min_insync_replicas)
-        log = KafkaLog(bootstrap, copies, answer_s=answer_s)
-        way = partial(reach, config, access=access, answer_s=answer_s)
+        log = KafkaLog(kafka, copies, answer_s=answer_s, tells_refusal=True)
+        way = partial(reach, config, access=access, answer_s=answer_s, process=name)
         return Adapters(log, coordinator, TcpChannel(config.limits.max_frame_bytes, secured), store, way)
     except BaseException:
         if store is not None:
@@ -115,11 +118,14 @@ def _refusal(why: str) -> bytes:
     return frames.encode(to_frame(UnauthorizedError(why)))
 
 
-def reach(config: Config, site: str, *, access: ZooKeeperAccess, answer_s: float = math.inf) -> SiteAccess:
-    """Reach another site's log and coordinator. UnreachableError; ConfigError if it is not in the configuration;
-    VersionMismatchError if this halog does not know the level that the cluster has there."""
+def reach(
+    config: Config, site: str, *, access: ZooKeeperAccess, answer_s: float = math.inf, process: str = ""
+) -> SiteAccess:
+    """Reach another site's log and coordinator, as a process of this name. UnreachableError; ConfigError if it is not
+    in the configuration; VersionMismatchError if this halog does not know the level that the cluster has there."""
     from halog.adapters.kafka.log import KafkaLog
     from halog.adapters.zookeeper.coordinator import ANSWER_S, ZkCoordinator
+    from halog.runtime.node.kafka_access import kafka_access
 
     bootstrap, zookeeper = remote_site(config, site)
     session_ms = config.timing.session_timeout_ms
@@ -129,7 +135,7 @@ def reach(config: Config, site: str, *, access: ZooKeeperAccess, answer_s: float
     coordinator.joined()
     try:
         check_level(coordinator, config.cluster.name)
-        return SiteAccess(site, KafkaLog(bootstrap, answer_s=answer_s), coordinator)
+        return SiteAccess(site, KafkaLog(kafka_access(config, bootstrap, process), answer_s=answer_s), coordinator)
     except BaseException:
         coordinator.close()
         raise

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.log import KafkaLog
 from halog.core.log import records
 from halog.ports import TopicPartition
@@ -91,7 +92,7 @@ def land_late(cluster: Any, site: Any, place: str) -> bytes:
     """Append what the dead node might still have had on its way: a commit of epoch 1; its transaction id."""
     index = int(place.removeprefix("p-"))
     tp = TopicPartition(f"{cluster.name}.p.log", index)
-    log = KafkaLog(site.info.bootstrap)
+    log = KafkaLog(KafkaAccess(site.info.bootstrap))
     try:
         decoded = [records.decode(e.value) for e in log.read(tp, *log.bounds(tp))]
     finally:

@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.log import KafkaLog
 from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.config import load_config
@@ -31,7 +32,7 @@ def brokers(bootstrap: str) -> list[str]:
 @pytest.fixture
 def log(between: Between) -> Iterator[KafkaLog]:
     """The west's, as the east reaches it."""
-    made = KafkaLog(between.sites[WEST].kafka.address)
+    made = KafkaLog(KafkaAccess(between.sites[WEST].kafka.address))
     yield made
     between.heal()
     made.close()
@@ -40,7 +41,7 @@ def log(between: Between) -> Iterator[KafkaLog]:
 @pytest.fixture
 def topic(between: Between) -> TopicPartition:
     """One of the west, made there."""
-    here = KafkaLog(between.sites[WEST].info.bootstrap)
+    here = KafkaLog(KafkaAccess(between.sites[WEST].info.bootstrap))
     name = f"{unique_name()}.t"
     here.ensure_topic(name, 1)
     here.close()
@@ -100,7 +101,7 @@ def test_a_log_is_out_of_reach_while_the_line_is_cut(between: Between, log: Kafk
     wait(lambda: reachable(log, topic), "the log is reached")
     between.cut()
     assert not reachable(log, topic)
-    at_home = KafkaLog(between.sites[WEST].info.bootstrap)
+    at_home = KafkaLog(KafkaAccess(between.sites[WEST].info.bootstrap))
     wait(lambda: reachable(at_home, topic), "the log is reached at home")
     at_home.close()
     between.heal()
@@ -135,14 +136,14 @@ def test_a_session_is_lost_while_the_line_is_cut(between: Between, session: Sess
 def test_nothing_can_be_opened_through_a_line_that_refuses(between: Between, topic: TopicPartition) -> None:
     west = between.sites[WEST]
     between.refuse()
-    closed = KafkaLog(west.kafka.address)
+    closed = KafkaLog(KafkaAccess(west.kafka.address))
     assert not reachable(closed, topic)
     with suppress(HalogError):
         closed.close()
     with pytest.raises((UnreachableError, CoordinatorError)):
         Session(west.zookeeper.address)
     between.heal()
-    opened = KafkaLog(west.kafka.address)
+    opened = KafkaLog(KafkaAccess(west.kafka.address))
     wait(lambda: reachable(opened, topic), "the log is reached again")
     opened.close()
     session = Session(west.zookeeper.address)
@@ -164,7 +165,7 @@ def test_a_test_finds_all_as_it_was_whatever_the_one_before_did(between: Between
     west.site.kill("kafka")
     between.whole()
     assert brokers(west.kafka.address) == [west.kafka.address], "the second door is there after a restart, too"
-    log = KafkaLog(west.kafka.address)
+    log = KafkaLog(KafkaAccess(west.kafka.address))
     wait(lambda: reachable(log, topic), "the log is reached again")
     log.close()
 

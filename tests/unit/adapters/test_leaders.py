@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.topics import TopicReplicas, Topics
 from halog.errors import LogError
 
@@ -26,12 +27,12 @@ class Admin:
         self.now += 1.0
         led = next(self.led)
         leaders = {i: SimpleNamespace(leader=1 if i < led else -1) for i in range(self.count)}
-        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=leaders)})
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=leaders, error=None)})
 
 
 def topics(count: int, led: Iterator[int]) -> Topics:
     admin = Admin(count, led)
-    return Topics("b:1", admin, TopicReplicas(), now=lambda: admin.now, pause=lambda s: None)
+    return Topics(KafkaAccess("b:1"), admin, TopicReplicas(), now=lambda: admin.now, pause=lambda s: None)
 
 
 def test_hundreds_of_leaders_that_come_slowly_are_waited_for() -> None:

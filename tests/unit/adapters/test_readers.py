@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.read import Readers
 from halog.errors import UnreachableError
 from halog.ports import TopicPartition
@@ -45,8 +46,9 @@ class Leaderless:
         self.elected = elected  # the metadata says who leads when asked so many times
         self.refreshed = 0
 
-    def list_topics(self, topic: str, timeout: float) -> None:
+    def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:
         self.refreshed += 1
+        return SimpleNamespace(topics={})
 
     def get_watermark_offsets(self, asked: Any, timeout: float, cached: bool) -> tuple[int, int]:
         if self.refreshed < self.elected:
@@ -59,7 +61,7 @@ class Leaderless:
 
 
 def written(admins: list[Admin], answer_s: float = math.inf) -> int:
-    readers = Readers("b:1", lambda: admins[0], lambda: admins.append(admins.pop(0)), answer_s)
+    readers = Readers(KafkaAccess("b:1"), lambda: admins[0], lambda: admins.append(admins.pop(0)), answer_s)
     return readers._written(TopicPartition("t", 0))
 
 
@@ -99,7 +101,7 @@ def test_what_no_client_can_do_is_told() -> None:
 @pytest.mark.feature("P11")
 def test_a_partition_without_a_leader_is_told_as_that() -> None:
     """The broker is there: it was killed, and leads again when its session has ended. Who starts waits for it."""
-    readers = Readers("b:1", Admin, lambda: None, make=lambda conf: Leaderless(1_000_000))
+    readers = Readers(KafkaAccess("b:1"), Admin, lambda: None, make=lambda conf: Leaderless(1_000_000))
     with pytest.raises(UnreachableError, match="has no leader yet") as e:
         readers.bounds(TopicPartition("t", 0), 0.1)
     assert e.value.evidence["leaderless"]
@@ -110,6 +112,6 @@ def test_a_partition_that_had_no_leader_is_looked_for_anew() -> None:
     """librdkafka repeats "unknown partition" from its cache for as long as nobody asks for the metadata (its
     rd_kafka_topic_partition_list_query_leaders): a broker that had stood still was told unreachable for it."""
     made: list[Leaderless] = []
-    readers = Readers("b:1", Admin, lambda: None, make=lambda conf: made.append(Leaderless(2)) or made[-1])
+    readers = Readers(KafkaAccess("b:1"), Admin, lambda: None, make=lambda conf: made.append(Leaderless(2)) or made[-1])
     assert readers.bounds(TopicPartition("t", 0), 5.0) == (3, 9)
     assert [c.refreshed for c in made] == [2]

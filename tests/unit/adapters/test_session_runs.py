@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.session import KafkaSession
 from halog.ports import TopicPartition
 
@@ -36,7 +37,7 @@ class Wire:
         WIRES.append(self)
 
     def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:
-        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=range(8))})
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=range(8), error=None)})
 
     def produce(self, topic: str, *, value: bytes, partition: int, on_delivery: Report) -> None:
         self.sent.append((partition, value, on_delivery))
@@ -84,7 +85,7 @@ def wire() -> Wire:
 
 def begun(told: Told, *names: str, tp: TopicPartition = TP) -> tuple[KafkaSession, Wire]:
     """A session with `lone` under way at offset 0, then `names` sent as one run behind it."""
-    session = KafkaSession("nowhere:1", ["t"], make=Wire)
+    session = KafkaSession(KafkaAccess("nowhere:1"), ["t"], make=Wire)
     wire = WIRES[-1]
     session.append(TP, b"lone", told.of("lone"))
     for name in names:
@@ -116,7 +117,7 @@ def test_the_first_and_the_last_of_a_run_answer_for_all(wire: Wire) -> None:
 
 def test_partitions_are_runs_of_their_own(wire: Wire) -> None:
     told = Told()
-    session = KafkaSession("nowhere:1", ["t"], make=Wire)
+    session = KafkaSession(KafkaAccess("nowhere:1"), ["t"], make=Wire)
     wire = WIRES[-1]
     session.append(TP, b"lone", told.of("lone"))
     for name, tp in (("a", TP), ("x", OTHER), ("b", TP), ("y", OTHER)):
@@ -191,7 +192,7 @@ def test_an_interrupted_answer_leaves_nobody_without_one(wire: Wire) -> None:
 
 def test_a_queue_that_takes_only_a_part_of_a_run_ends_the_session(wire: Wire) -> None:
     told = Told()
-    session = KafkaSession("nowhere:1", ["t"], make=Wire)
+    session = KafkaSession(KafkaAccess("nowhere:1"), ["t"], make=Wire)
     wire = WIRES[-1]
     session.append(TP, b"lone", told.of("lone"))
     for name in "abc":

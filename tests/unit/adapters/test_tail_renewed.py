@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.tail import KafkaTail
 from halog.ports import Entry, TopicPartition
 
@@ -60,7 +61,7 @@ class Client:
     def list_topics(self, topic: str = "", timeout: float = 0) -> SimpleNamespace:
         if self.dead or not self.all.broker_is_there:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
-        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=range(8))})
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=range(8), error=None)})
 
     def incremental_assign(self, seats: list[Any]) -> None:
         self.assigned += [s.offset for s in seats]
@@ -86,7 +87,7 @@ def clients() -> Clients:
 
 
 def test_a_consumer_that_finds_no_broker_is_replaced_and_goes_on_where_it_was(clients: Clients) -> None:
-    tail = KafkaTail("b", make=clients, quiet_s=0.0)
+    tail = KafkaTail(KafkaAccess("b"), make=clients, quiet_s=0.0)
     tail.follow(P0, 5)
     first = clients.made[0]
     first.waiting = [Message(5)]
@@ -101,7 +102,7 @@ def test_a_consumer_that_finds_no_broker_is_replaced_and_goes_on_where_it_was(cl
 
 
 def test_while_the_broker_is_away_the_consumer_is_kept(clients: Clients) -> None:
-    tail = KafkaTail("b", make=clients, quiet_s=0.0)
+    tail = KafkaTail(KafkaAccess("b"), make=clients, quiet_s=0.0)
     tail.follow(P0, 5)
     tail.poll(0.05)
     clients.broker_is_there = False

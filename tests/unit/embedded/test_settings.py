@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from halog.embedded import datadir, settings
-from halog.embedded.model import SERVERS, Launch, Ports, RemoteListener, SiteInfo, ZooKeeperTls, checked_host
+from halog.embedded import EmbeddedSite, datadir, settings
+from halog.embedded.model import (
+    SERVERS,
+    Launch,
+    Ports,
+    RemoteListener,
+    SecureListeners,
+    SiteInfo,
+    ZooKeeperTls,
+    checked_host,
+)
 from halog.errors import ConfigError
 
 PORTS = Ports(20_001, 20_002, 20_003)
@@ -65,6 +74,47 @@ def test_a_second_door_names_its_own_address() -> None:
 def test_an_address_nobody_can_reach_is_refused(advertised: str) -> None:
     with pytest.raises(ConfigError, match=r"advertised address .* must be host:port"):
         RemoteListener(21_001, advertised)
+
+
+@pytest.mark.feature("O4")
+def test_listeners_with_tls_stand_beside_the_one_in_plain_text() -> None:
+    secure = SecureListeners("/etc/ha log", 22_001, 22_002, "10.1.2.3")
+    plain, found = settings.kafka_properties(PORTS), settings.kafka_properties(PORTS, secure=secure)
+    doors = "SSL://10.1.2.3:22001,SASL_SSL://10.1.2.3:22002"
+    assert found["listeners"] == f"PLAINTEXT://127.0.0.1:20001,CONTROLLER://127.0.0.1:20002,{doors}"
+    assert found["advertised.listeners"] == f"PLAINTEXT://127.0.0.1:20001,{doors}"
+    assert {key: value for key, value in found.items() if key not in plain} == {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": "/etc/ha log/kafka.pem",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/etc/ha log/ca.crt",
+        "listener.name.ssl.ssl.client.auth": "required",
+        "listener.name.sasl_ssl.ssl.client.auth": "none",
+        "listener.name.sasl_ssl.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    both = settings.kafka_properties(PORTS, RemoteListener(21_001, "far:9092"), secure=secure)
+    assert str(both["listener.security.protocol.map"]).endswith(
+        "REMOTE:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"
+    )
+
+
+@pytest.mark.feature("O4")
+def test_the_plain_listener_of_a_secured_broker_stays_on_loopback(tmp_path: Path) -> None:
+    secure = SecureListeners("certs", 22_001, 22_002)
+    with pytest.raises(ConfigError, match=r"10\.1\.2\.3.*stays on 127\.0\.0\.1"):
+        EmbeddedSite(tmp_path, secure=secure, host="10.1.2.3")
+    for wrong in ((0, 1, "127.0.0.1"), (1, 70_000, "127.0.0.1"), (1, 2, "broker"), (1, 2, "127.0.0.1", ("PLAIN",))):
+        with pytest.raises(ConfigError):
+            SecureListeners("certs", *wrong)  # type: ignore[arg-type]
+    launch = Launch("d", "j", "j", "", cached=True, since=0.0, secure=secure)
+    assert Launch.from_json(launch.to_json()) == launch
 
 
 def test_nothing_may_lose_or_invent_data() -> None:

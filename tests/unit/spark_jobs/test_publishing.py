@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.adapters.memory.log import MemoryLog
 from halog.config import ClusterConfig, Config, PolicyConfig, RemoteSiteConfig, SiteConfig
@@ -47,7 +48,14 @@ def site() -> Any:
     coordinator, log = MemoryCoordinator(MemoryTree()), MemoryLog()
     coordinator.connect(lambda state: None)
     log.ensure_topic("c.p.log", 3)
-    return SimpleNamespace(config=config, own=config, coordinator=coordinator, log=log, places_of=lambda names: PLACES)
+    return SimpleNamespace(
+        config=config,
+        own=config,
+        coordinator=coordinator,
+        log=log,
+        places_of=lambda names: PLACES,
+        kafka_of=lambda site: KafkaAccess("k"),
+    )
 
 
 def state(hash_: bytes = b"h" * 16) -> ChainState:
@@ -112,7 +120,7 @@ class Sent:
     """Rows, as far as they are sent."""
 
     def __init__(self) -> None:
-        self.options: dict[str, str] = {}
+        self.options_of: dict[str, str] = {}
         self.write = self
         self.sent = 0
         self.dies: Callable[[], object] | None = None
@@ -125,7 +133,11 @@ class Sent:
         return self
 
     def option(self, name: str, value: str) -> Sent:
-        self.options[name] = value
+        self.options_of[name] = value
+        return self
+
+    def options(self, **values: str) -> Sent:
+        self.options_of |= values
         return self
 
     def save(self) -> None:
@@ -152,7 +164,7 @@ def test_a_sending_that_was_killed_is_begun_anew_behind_it(
     for _ in range(2):
         one.send(remote, {"p-2": PLACES[2]})
     assert rows.sent == 1
-    assert rows.options == {"kafka.bootstrap.servers": "k", "topic": "c.p.merge"}
+    assert rows.options_of == {"kafka.bootstrap.servers": "k", "topic": "c.p.merge"}
     assert (one.published.stage, one.published.begin) == (publishing.SENT, {2: 1})
 
 

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pyspark.errors import PySparkException
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.backend import CommittedObject
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
@@ -40,7 +41,7 @@ def family(name: str, *types: Any) -> Family:
     """Of classes; the last one of a name is the newest."""
     parsed = [t.__halog__.parsed for t in types]
     current = {d.name: d.text for d in parsed}
-    return Family(name, parsed[0].family_id, current, {d.type_id: d.text for d in parsed}, (), "", "")
+    return Family(name, parsed[0].family_id, current, {d.type_id: d.text for d in parsed}, (), KafkaAccess(""), "")
 
 
 def said(shape: Shape, value: Any) -> Any:
@@ -176,8 +177,8 @@ def test_changes_are_rows_of_the_types_that_were_asked_for() -> None:
         change(DELETE, ("a", 1), None, derived, 5),
     )
     stored = {t.__halog__.type_id: t.__halog__.definition for t in (Base, Derived)}  # type: ignore[attr-defined]
-    whole = Family("Base", asked.family_id, asked.current, stored, (), "", "", subtypes=False)
-    newer = Family("Base", asked.family_id, asked.current, stored, (), "", "")
+    whole = Family("Base", asked.family_id, asked.current, stored, (), KafkaAccess(""), "", subtypes=False)
+    newer = Family("Base", asked.family_id, asked.current, stored, (), KafkaAccess(""), "")
     with pytest.raises(SchemaChangedError, match="type Derived, derived from Base, is newer than this query"):
         list(Changes(newer, "p-0").rows(Step(7, 2, 70, 1_000, b"t" * 16, steps)))
     rows = list(Changes(whole, "p-0").rows(Step(7, 2, 70, 1_000, b"t" * 16, steps)))
@@ -232,7 +233,7 @@ class OfLater(Family, frozen=True):
 def test_an_object_of_a_later_versions_definition_is_told_as_such() -> None:
     """By objects and by changes: it is not damaged, so it has no row without fields, and nobody deletes it."""
     of = family("Base", Base)
-    asked = OfLater("Base", of.family_id, of.current, of.stored, (), "", "")
+    asked = OfLater("Base", of.family_id, of.current, of.stored, (), KafkaAccess(""), "")
     key = Base.__halog__.index_key(("a", 1))  # type: ignore[attr-defined]
     value = LATER_ID + b"whatever it says"
     with pytest.raises(LaterRecordError, match=f"^partition p-0, key bytes {key[8:].hex()}: .*Upgrade") as caught:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
+from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.conf import unreachable as unreachable_log
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryTree
 from halog.config import Config
@@ -35,7 +36,7 @@ def unreachable() -> Exception:
 
 
 def leaderless() -> Exception:
-    return unreachable_log("b:1", KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+    return unreachable_log(KafkaAccess("b:1"), KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
 
 
 class Flaky(MemoryCoordinator):
