@@ -6,6 +6,7 @@ It says what to do about it. It never opens a connection.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 import time
@@ -88,8 +89,8 @@ def prove(access: KafkaAccess, admin: Any) -> None:
     """Look whether the brokers let this process in. UnauthorizedError, which says why not. A broker that is away, or
     just starting, is no refusal: whoever asks it next finds out."""
     began = time.monotonic()
-    refused_at: float | None = None
-    while refused_at is not None or time.monotonic() - began < PROVE_S:
+    first, until = math.inf, began + PROVE_S
+    while time.monotonic() < until:
         try:
             admin.list_topics(timeout=ASK_S)
             return
@@ -97,11 +98,12 @@ def prove(access: KafkaAccess, admin: Any) -> None:
             admin.poll(0)  # which hears why
             if error.args[0].code() in DENIED:
                 raise UnauthorizedError(denied(access, error.args[0]), address=str(access)) from None
-        why, now = lately(access, began, sure=True), time.monotonic()
+        if first == math.inf and lately(access, began, sure=True) is not None:
+            first = time.monotonic()
+            until = first + PROVE_S
+        why = lately(access, first + SURE_S, sure=True)
         if why is not None:
-            refused_at = now if refused_at is None else refused_at
-            if now - refused_at >= SURE_S:
-                raise UnauthorizedError(why, address=str(access))
+            raise UnauthorizedError(why, address=str(access))
 
 
 def denied(access: KafkaAccess, error: Any) -> str:

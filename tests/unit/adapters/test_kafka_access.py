@@ -20,7 +20,7 @@ from halog.adapters.kafka.conf import client, common, unreachable
 from halog.config.java_text import jaas, properties
 from halog.config.kafka_security import KafkaSecurity
 from halog.config.secrets import SecretPlace
-from halog.errors import ConfigError, UnreachableError
+from halog.errors import ConfigError, UnauthorizedError, UnreachableError
 from spark_jobs.spark import SECRETS
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40)
@@ -362,3 +362,15 @@ class Admin:
 @pytest.mark.feature("O4")
 def test_one_refusal_of_a_broker_that_is_going_down_is_none() -> None:
     refusals.prove(server(8), Admin(server(8), Refusal(KafkaError._AUTHENTICATION, "not now"), times=2))
+
+
+@pytest.mark.feature("O4")
+def test_a_broker_that_went_away_after_a_refusal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a refusal that comes again later is one."""
+    monkeypatch.setattr(refusals, "PROVE_S", 0.3)
+    monkeypatch.setattr(refusals, "SURE_S", 0.05)
+    refusals.note(server(9), Refusal(KafkaError._AUTHENTICATION, "of an earlier process"))
+    refusals.prove(server(9), Admin(server(9), times=1 << 62))
+    again = Admin(server(10), Refusal(KafkaError._AUTHENTICATION, "still"), times=1 << 62)
+    with pytest.raises(UnauthorizedError, match="does not let user eve in: still"):
+        refusals.prove(server(10), again)
