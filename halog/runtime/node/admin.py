@@ -9,7 +9,7 @@ from halog.config import Config
 from halog.config.multi_site import check_nodes
 from halog.core import results as res
 from halog.core.table.table import PartitionTable
-from halog.errors import RefusedError, UnknownNameError
+from halog.errors import NothingToDoError, RefusedError, UnknownNameError
 from halog.metadata.nodes import read_nodes
 from halog.ports import Coordinator
 from halog.runtime.client.caller import Asker
@@ -79,7 +79,7 @@ class Operators:
         return self._afterwards.one(partition, tx, attempt)
 
     def hand_over(self, partition: str, to: str) -> None:
-        """Make `to` active for a partition (Q5). RefusedError says why not."""
+        """Make `to` active for a partition (Q5). RefusedError says why not; NothingToDoError: it is active already."""
         self.check_open()
         known = self._asker.router.tables.get(partition)
         if known is None:
@@ -90,6 +90,8 @@ class Operators:
         reply = self._asker.ask(partition, frames.HandOverRequest(partition, to))
         if reply is None:
             copy = self._asker.copies[partition]
+            if copy.node.me.node == to:  # it has come here meanwhile
+                raise NothingToDoError(f"{to} is active for {partition} already")
             result = self._asker.wait(partition, lambda answer: copy.hand_over(to, answer, "asked for on this node"))
             if not isinstance(result, res.Success):
                 raise to_error(result, partition)

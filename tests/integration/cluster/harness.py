@@ -21,7 +21,7 @@ import halog
 from halog.backend import CommittedObject
 from halog.core.ids import Member
 from halog.core.table.table import PartitionTable
-from halog.errors import HalogError, RefusedError
+from halog.errors import HalogError, NothingToDoError, RefusedError
 from halog.metadata.nodes import NodeInfo
 from halog.runtime.node.open import RunningNode
 from halog.runtime.rpc import frames
@@ -277,7 +277,7 @@ class Cluster:
         if partition not in self.led_by(node):
             try:
                 self.client().runtime.operators.hand_over(partition, node)
-            except RefusedError:  # it is active already, if the role has come back to it meanwhile
+            except (NothingToDoError, RefusedError):  # it is active already: the role has come back to it meanwhile
                 if partition not in self.led_by(node):
                     raise
 

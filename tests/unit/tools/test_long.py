@@ -21,6 +21,7 @@ LEFT = {
     "integration/sites/test_snapshots.py": "unit/sites/test_snapshots.py",
     "integration/sites/test_sync_sites.py": "unit/sites/test_sync_sites.py",
     "integration/sites/test_two_data_centres.py": "unit/sites/test_takeover.py",
+    "integration/spark/test_secured.py": "unit/adapters/test_kafka_access.py",
 }
 """Modules that `make integration` alone runs, and beside each the one that does the same in memory."""
 
