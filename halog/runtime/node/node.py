@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 
 from halog.backend import CommittedObject, Execute, KnownMappings
@@ -377,6 +378,11 @@ class Runtime:
         there to be let go of."""
         if self.asker.closed or os.getpid() != self.pid:
             return
+        with ExitStack() as held:  # whatever one of them meets, the others are let go of: the store's lock, too
+            held.callback(self.adapters.close)
+            self._leave(hand_over=hand_over)
+
+    def _leave(self, *, hand_over: bool) -> None:
         self.phase = StartPhase.LEAVING
         self.nodes.end()
         if hand_over and self.host is not None:
@@ -399,7 +405,6 @@ class Runtime:
         self._security.close()
         self.audit.close()
         self.telling.history.close()
-        self.adapters.close()
 
     # --- Backend ---
 

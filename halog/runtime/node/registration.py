@@ -84,5 +84,5 @@ class Registration:
             found = self._coordinator.get(path)
             if found is not None and nodes.is_registration(found.data, self.info):
                 self._coordinator.delete(path)
-        except HalogError:
-            logger.debug("could not unregister; the session will end by itself")
+        except (HalogError, UnknownResult) as error:
+            logger.debug("could not unregister; the session will end by itself: %s", error)

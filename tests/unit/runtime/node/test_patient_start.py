@@ -40,12 +40,13 @@ def leaderless() -> Exception:
 
 
 class Flaky(MemoryCoordinator):
-    """Its requests fail, from the n-th on, once in each of the first few sessions."""
+    """Its n-th request fails in each of the first few sessions, or all from there on: those of who cleans up, too."""
 
-    def __init__(self, tree: MemoryTree, nth: int, error: Callable[[], Exception] | None) -> None:
+    def __init__(self, tree: MemoryTree, nth: int, error: Callable[[], Exception] | None, *, lasts: bool) -> None:
         super().__init__(tree)
         self._left = nth
         self._error = error
+        self._lasts = lasts
         self.has_joined = False
 
     def joined(self) -> None:
@@ -54,7 +55,7 @@ class Flaky(MemoryCoordinator):
     def _check(self) -> None:
         super()._check()
         self._left -= 1
-        if self._left == 0 and self._error is not None:
+        if (self._left == 0 or (self._lasts and self._left < 0)) and self._error is not None:
             raise self._error()
 
 
@@ -65,13 +66,19 @@ def config(call_ms: int) -> Config:
 
 
 def starts(
-    nth: int, error: Callable[[], Exception], times: int, call_ms: int = 15_000, paces: Paces = PACES
+    nth: int,
+    error: Callable[[], Exception],
+    times: int,
+    call_ms: int = 15_000,
+    paces: Paces = PACES,
+    *,
+    lasts: bool = False,
 ) -> tuple[Any, list[Adapters]]:
     """The node, once it has started, and what was made for its attempts: so many of them fail."""
     tree, broker, made = MemoryTree(), MemoryBroker(), list[Adapters]()
 
     def adapters(config: Config, name: str) -> Adapters:
-        coordinator = Flaky(tree, nth, error if len(made) < times else None)
+        coordinator = Flaky(tree, nth, error if len(made) < times else None, lasts=lasts)
         made.append(Adapters(MemoryLog(broker), coordinator, MemoryChannel(), None, lambda site: None))  # type: ignore[arg-type,return-value]
         return made[-1]
 
@@ -83,11 +90,12 @@ ERRORS = {"away": unreachable, "unknown": lambda: UnknownResult("create: no answ
 
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 @pytest.mark.parametrize("nth", [1, 2, 5, 9, 17])
-def test_a_start_that_got_no_answer_is_tried_again(nth: int, error: Any) -> None:
+@pytest.mark.parametrize("lasts", [False, True], ids=["once", "and on"])
+def test_a_start_that_got_no_answer_is_tried_again(nth: int, error: Any, lasts: bool) -> None:
     """At whichever question it failed (of what it may have made it asks by itself); nothing of the attempts before is
     left running."""
     before = {t.name for t in threading.enumerate()}
-    opened, made = starts(nth, error, times=2, paces=PACES._replace(again_s=0.01))
+    opened, made = starts(nth, error, times=2, paces=PACES._replace(again_s=0.01), lasts=lasts)
     assert len(made) == 3
     assert not made[0].coordinator.is_connected  # type: ignore[attr-defined]
     assert [m.coordinator.has_joined for m in made] == [False, False, True]  # type: ignore[attr-defined]
