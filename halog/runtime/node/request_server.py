@@ -188,7 +188,7 @@ class Service:
         try:
             spoken = self._judge(peer, hello)
         except HalogError as e:
-            if isinstance(e, FrameError):
+            if isinstance(e, (FrameError, UnauthorizedError)):
                 self._audit.refused(peer, hello.node, hello, e.message)
             if versions.expects_answer(hello):
                 _send(peer, to_frame(e))
