@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from halog.cli.shared.messages import say
-from halog.errors import HalogError, NothingToDoError, UnreachableError
+from halog.errors import AvailabilityError, HalogError, NothingToDoError
 from halog.signals import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -111,14 +111,15 @@ class AuditedCommand:
         self._connection, self._command, self._arguments = connection, command, _arguments(ctx)
 
     def ended(self, error: BaseException | None) -> None:
-        """Write the entry, if there is one to write. A command that ends because servers are away says that itself."""
+        """Write the entry, if there is one to write. A command that ends because servers are away, or the cluster is
+        none, says that itself."""
         if self._connection is None:
             return
         try:
             why = _written(self._connection, self._entry(self._connection, _ending(error)))
         except Exception as wrong:  # the command is done, and its result stands
             why = f"{type(wrong).__name__}: {wrong}"
-        if why and not isinstance(error, UnreachableError):
+        if why and not (isinstance(error, AvailabilityError) and error.exit_code == AvailabilityError.exit_code):
             say(f"the audit does not have this command: {why}")
 
     def _entry(self, connection: ClusterConnection, ending: Ending) -> AuditEntry:
