@@ -54,7 +54,7 @@ def test_a_partition_is_defined_enabled_and_disabled_by_commands(placing: Cluste
     ran = halog("partition", "enable", "eu", "--node", "A", "--timeout", 30)
     assert (ran.code, ran.out) == (0, "partition eu: enabled on A; it is on A, B\n"), ran
     assert table(placing, "eu").node_list == ("A", "B")
-    wait_until(lambda: placing.nodes["C"].partitions["eu"].state == "Active")
+    wait_until(lambda: all(placing.nodes[n].partitions["eu"].state == "Active" for n in "ABC"))
     shown = halog("partition", "show", "eu", "--format", "json").json
     assert {s["node"]: (s["status"], s["life"]) for s in shown["seen"]} == {
         "A": ("LocalEnabled", "Active"),
