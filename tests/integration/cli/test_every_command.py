@@ -15,6 +15,8 @@ from tests.integration.cli.conftest import FLEET, TOML, Cluster
 from tests.integration.site import Site
 from tests.unit.cli.every_command import CALLS, words
 
+pytestmark = pytest.mark.timeout(600)
+
 LOG_READERS = [
     "audit",
     "config activate",
@@ -36,7 +38,7 @@ LOG_READERS = [
 """Without the log they cannot say or do anything."""
 OTHER_SITE = ["conflicts list", "site demote", "site list"]
 """They ask another site's servers."""
-IN_TIME_S = 4
+IN_TIME_S = 8
 """Of a timeout of 1 s or less."""
 SHORT_S = 0.2
 """Every command waits for all of this timeout. One that does not heed it waits for ten seconds, the default."""

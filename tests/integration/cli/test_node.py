@@ -13,23 +13,31 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.timeout(600)
+
 LONG = pytest.mark.long
+ENDS_S = 30.0
+UP_S = 90.0
 
 
 @pytest.mark.feature("N6", "O1")
 def test_a_node_says_when_it_is_up_and_hands_over_before_it_leaves(cluster: Any) -> None:
     """SIGTERM: exit 0, and its partitions are active elsewhere by an ordinary hand-over, not by an election."""
     cluster.load(60)
-    led = [p["partition"] for p in cluster.halog("partition", "list", "--format", "json").json if p["active"] == "A"]
-    assert led
+    until = time.monotonic() + UP_S  # who is up first may be active first; half a minute later its roles come back to A
+    while not (led := led_by(cluster, "A")):
+        assert time.monotonic() < until
     assert cluster.stop("A") == 0
-    left = cluster.settle(4)
-    assert left["without_active"] == []
-    assert left["nodes"]["A"] == "down"
+    assert cluster.settle(4, served=True)["nodes"]["A"] == "down"
     for name in led:
         records = cluster.halog("log", "tail", name, "-n", "1000", "--format", "json").out
         assert '"HandedOver"' in records
         assert '"verdict":"voided"' not in records
+
+
+def led_by(cluster: Any, node: str) -> list[str]:
+    shown = cluster.halog("partition", "list", "--format", "json").json
+    return [p["partition"] for p in shown if p["active"] == node]
 
 
 @pytest.mark.long
@@ -47,11 +55,7 @@ def test_a_killed_node_shows_as_degraded_with_nothing_lost(cluster: Any) -> None
     """kill -9: another node is active for each of its partitions, and every object is still found."""
     cluster.load(30)
     cluster.stop("C", signal.SIGKILL)
-    seen = cluster.settle(4)
-    until = time.monotonic() + 45
-    while seen["without_active"]:
-        assert time.monotonic() < until, seen
-        seen = cluster.settle(4)
+    cluster.settle(4, served=True)
     for n in range(30):
         if n % 10 == 0:
             assert cluster.halog("get", "Aircraft", f"N{n}", "--format", "json").json["fields"]["miles"] == n
@@ -66,7 +70,7 @@ def test_a_second_signal_ends_a_node_at_once(prepared: Any) -> None:
     while "hands over and leaves" not in prepared.said("A"):
         time.sleep(0.001)
     node.send_signal(signal.SIGTERM)
-    assert node.wait(10) in (-signal.SIGTERM, 0)
+    assert node.wait(ENDS_S) in (-signal.SIGTERM, 0)
 
 
 @pytest.mark.feature("O1")
@@ -78,7 +82,7 @@ def test_a_signal_while_joining_ends_it_in_order(elsewhere: Callable[[str, str],
         node = cluster.launch("A")
         silent.accept()
         node.send_signal(signal.SIGTERM)
-        assert node.wait(10) == 0
+        assert node.wait(ENDS_S) == 0
         assert "before the node was up" in cluster.said("A")
         cluster.close()
 
@@ -130,7 +134,7 @@ def test_a_node_runs_whatever_became_of_its_standard_files(prepared: Any, files:
         ["bash", "-c", f"exec {command} {files}"], cwd=prepared.directory, text=True, stdout=subprocess.PIPE
     )
     prepared.settle(4)
-    until = time.monotonic() + 30
+    until = time.monotonic() + UP_S
     while prepared.halog("node", "list", "--format", "json").json[0]["state"] != "up":
         assert node.poll() is None
         assert time.monotonic() < until

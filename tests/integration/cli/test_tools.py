@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def test_the_log_is_followed_decoded_without_the_application(cluster: Any) -> No
     change = next_create(tail, lambda key: int(key[0][1:]) >= 5)
     assert change["fields"]["miles"] == int(change["key"][0][1:])
     tail.send_signal(signal.SIGINT)
-    _, err = tail.communicate(timeout=20)
+    _, err = tail.communicate(timeout=60)
     assert (tail.returncode, err) == (0, "")
 
 
@@ -56,13 +59,21 @@ def test_a_partition_is_handed_over_and_back(cluster: Any) -> None:
     """`failover` moves the active role, a second time it is nothing to do, and nothing is lost."""
     cluster.load(10)
     place = cluster.halog("get", "Aircraft", "N1", "--format", "json").json["partition"]
-    was = cluster.halog("partition", "show", place, "--format", "json").json["active"]
+    was = active(cluster, place)
     to = next(n for n in "ABC" if n != was)
     moved = cluster.halog("failover", place, "--to", to, "--format", "json")
     assert moved.code == 0, moved
-    assert cluster.halog("partition", "show", place, "--format", "json").json["active"] == to
+    assert active(cluster, place) == to
     assert cluster.halog("failover", place, "--to", to).code == 0
     assert cluster.halog("get", "Aircraft", "N1", "--format", "json").json["fields"]["miles"] == 1
+
+
+def active(cluster: Any, place: str) -> Any:
+    """Who is active, once that node has said so itself: one that answers late is not shown."""
+    until = time.monotonic() + 60
+    while (found := cluster.halog("partition", "show", place, "--format", "json").json["active"]) is None:
+        assert time.monotonic() < until
+    return found
 
 
 @pytest.mark.feature("O1", "O3")
@@ -74,6 +85,7 @@ def test_objects_travel_between_clusters(cluster: Any, site: Any, tmp_path_facto
     other = new_cluster(tmp_path_factory.mktemp("other"), site.info.bootstrap, site.info.zookeeper)
     try:
         other.start("A", "B", "C")
+        other.settle()
         imported = other.halog("import", cluster.directory / "all.jsonl", "--format", "json")
         assert imported.json["created"] == 300, imported
         again = other.halog("export", "-o", "all.jsonl")

@@ -12,10 +12,10 @@ from halog.errors import DuplicateKeyError, MapperError
 from tests.integration.cluster.fleet import NOWHERE, Aircraft
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.processes import wait
-from tests.integration.cluster.test_remapping import check_places
-from tests.integration.cluster.test_rounds import listed, mapping, undecided
+from tests.integration.cluster.test_remapping import check_places, mapping, undecided
+from tests.integration.cluster.test_rounds import listed
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.feature("P6")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.feature("P6")]
 
 PATIENCE_S = 90.0
 FLOWN, NEW = 60, 120

@@ -14,7 +14,7 @@ from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.processes import ROOT
 from tests.integration.cluster.test_zones import halog
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 PLANE = """
 from halog.schema import managed

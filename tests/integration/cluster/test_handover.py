@@ -8,26 +8,20 @@ from halog.errors import RefusedError, UnknownNameError
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import Load
-from tests.integration.cluster.processes import wait
 from tests.integration.cluster.test_kill import whole_again
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.mark.containers
 @pytest.mark.feature("P10", "R1")
 def test_a_partition_handed_over_back_and_forth_under_load(cluster: Cluster) -> None:
     """Each hand-over is the last record of its epoch, the next is opened by the named node; nobody gets an error."""
-    runtime = cluster.client().runtime
     with Load(cluster.client(), "hand") as load:
         before = times_handed(cluster)
         for _ in range(2):
             for to in cluster.table("p-0").configured:
-                if cluster.table("p-0").node_list[0] == to:
-                    continue
-                runtime.operators.hand_over("p-0", to)
-                wait(lambda to=to: cluster.table("p-0").node_list[:1] == (to,), f"{to} is active for p-0")  # type: ignore[misc]
-                wait(lambda: cluster.complete(cluster.table("p-0")), "the others are its replicas")
+                cluster.lead("p-0", to)
         load.flows()
     assert load.errors == []
     assert times_handed(cluster) >= before + 4
@@ -41,6 +35,7 @@ def times_handed(cluster: Cluster) -> int:
 @pytest.mark.feature("P10", "P1")
 def test_only_an_available_replica_is_handed_the_partition(cluster: Cluster) -> None:
     """An unknown node and the active node itself are refused, and nothing changes."""
+    cluster.in_place()
     before = cluster.table("p-0")
     for to, error in (("X", UnknownNameError), (before.node_list[0], RefusedError)):
         with pytest.raises(error):

@@ -23,9 +23,11 @@ from halog.runtime.support.clock import monotonic_ms
 from tests.integration.cluster.processes import wait
 from tests.integration.sites.packets import Namespace, ip, why_not
 
+pytestmark = pytest.mark.timeout(300)
+
 TIMEOUT_MS, KEEP_ALIVE_MS = 4_000, 500
-LATE_MS = 2_500
-"""The machine is shared: a thread may have its turn late."""
+LATE_MS = 3_500
+"""The machine is shared: a thread may have its turn late. It is less than the timeout: which of them it was is told."""
 DROPS = "100"
 """Priority of the rules that drop what arrives; what is for this machine itself comes behind them."""
 
@@ -38,6 +40,8 @@ class Side:
         self.space = Namespace()
         self.addresses = tuple(f"192.0.2.{8 * net + number}" for net in range(2))
         self.lost: list[int] = []
+        self.ups: list[bool] = []
+        """Whether the other one is up, at each change: it may be down for some ms only."""
         self.channel = TcpChannel()
         self.freezes = threading.Event()
         self._closing = threading.Event()
@@ -56,7 +60,7 @@ class Side:
                 self.channel,
                 KEEP_ALIVE_MS,
                 TIMEOUT_MS,
-                lambda members, why: None,
+                lambda members, why: self.ups.append(Member(self.other, 1) in members),
                 lambda work: threading.Thread(target=work, daemon=True).start(),
             )
             threading.Thread(target=partial(self._run, infos), daemon=True).start()
@@ -123,12 +127,12 @@ def test_a_silent_node_with_two_interfaces_is_out_of_reach_after_twice_the_timeo
     """It takes connections at both, as a frozen process does, and says nothing."""
     a, b = sides
     begin(a, b)
-    wait(lambda: a.up and b.up, "they hear each other", 10.0)
+    wait(lambda: a.up and b.up, "they hear each other")
     b.freezes.set()
     began = monotonic_ms()
-    wait(lambda: not a.up, "it is suspected", 10.0)
+    wait(lambda: not a.up, "it is suspected")
     assert monotonic_ms() - began < TIMEOUT_MS + LATE_MS, "after the first timeout"
-    wait(lambda: a.lost, "both have failed", 20.0)
+    wait(lambda: a.lost, "both have failed")
     assert 2 * TIMEOUT_MS - KEEP_ALIVE_MS <= a.lost[0] - began <= 2 * TIMEOUT_MS + LATE_MS
 
 
@@ -141,7 +145,7 @@ def test_a_node_whose_connects_hang_at_two_interfaces_is_out_of_reach_after_four
     b.drop(*a.addresses)
     began = monotonic_ms()
     begin(a, b)
-    wait(lambda: a.lost, "each was tried twice", 30.0)
+    wait(lambda: a.lost, "each was tried twice")
     assert 4 * TIMEOUT_MS <= a.lost[0] - began <= 4 * TIMEOUT_MS + LATE_MS
 
 
@@ -149,11 +153,12 @@ def test_a_node_whose_connects_hang_at_two_interfaces_is_out_of_reach_after_four
 def test_nodes_go_on_over_the_second_network_when_the_first_one_is_cut(sides: tuple[Side, Side]) -> None:
     a, b = sides
     begin(a, b)
-    wait(lambda: a.up and b.up, "they hear each other", 10.0)
+    wait(lambda: a.up and b.up, "they hear each other")
+    before = len(a.ups)
     a.drop(b.addresses[0])
     b.drop(a.addresses[0])
-    wait(lambda: not a.up, "a cut network is silent", 10.0)
-    wait(lambda: a.up and b.up, "they hear each other over the other one", 10.0)
+    wait(lambda: False in a.ups[before:], "a cut network is silent")
+    wait(lambda: a.up and b.up, "they hear each other over the other one")
     assert a.members.links["B"].via == f"{b.addresses[1]}:7400"
     time.sleep(2 * KEEP_ALIVE_MS / 1000)
     assert a.up

@@ -16,7 +16,7 @@ from tests.integration.cluster.pauses import Control
 from tests.integration.cluster.processes import wait
 from tests.integration.cluster.waits import DIED
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 P = "p-0"
 
@@ -53,18 +53,22 @@ def test_a_partition_is_defined_moved_and_disabled_under_load(unplaced: Cluster,
     """A, B, then C, B as in the manual's example; a restarted B stays out until it says so again; then the active node
     disables it. No caller gets an error, and nothing is lost or doubled."""
     cluster = unplaced
-    assert [(s["status"], s["life"]) for s in run(cluster, "show", P)["seen"]] == [("Undefined", "Initial")] * 3
+
+    def seen() -> list[tuple[str, str | None]]:
+        return [(s["status"], s["life"]) for s in run(cluster, "show", P)["seen"]]
+
+    wait(lambda: seen() == [("Undefined", "Initial")] * 3, "all three say so")
     assert define(cluster, "A", "A,B")["status"] == "LocalEnabled"
-    assert is_on(cluster, "A", "B")
-    seen = {s["node"]: s["status"] for s in run(cluster, "show", P)["seen"]}
-    assert seen == {"A": "LocalEnabled", "B": "RemoteEnabled", "C": "RemoteEnabled"}
+    wait(lambda: is_on(cluster, "A", "B"), "it is on A and B")
+    statuses = {s["node"]: s["status"] for s in run(cluster, "show", P)["seen"]}
+    assert statuses == {"A": "LocalEnabled", "B": "RemoteEnabled", "C": "RemoteEnabled"}
     heard: list[tuple[str, str]] = []
     client = cluster.client()
     client.partitions.notify(lambda change: heard.append((change.before, change.now)))
     with Load(client, "life") as load:
         load.flows()
         define(cluster, "C", "C,B")
-        assert is_on(cluster, "C", "B")
+        wait(lambda: is_on(cluster, "C", "B"), "it is on C and B")
         wait(lambda: P not in cluster.copies("A"), "A lets go of its copy")
         load.flows()
         cluster.kill("B")
@@ -78,15 +82,15 @@ def test_a_partition_is_defined_moved_and_disabled_under_load(unplaced: Cluster,
         wait(lambda: is_on(cluster, "C", "B"), "B is back")
         load.flows()
         assert run(cluster, "disable", P, "--node", "C")["status"] == "LocalDisabled"
-        assert is_on(cluster, "B")
+        wait(lambda: is_on(cluster, "B"), "it is on B alone")
         wait(lambda: P not in cluster.copies("C"), "C lets go of its copy")
         load.flows()
     assert load.errors == []
     control.check(load.waits, DIED)
     check(cluster, load)
-    assert ("Active", "Migrating") in heard
-    assert client.partitions[P].state == "Active"
-    assert [v["life"] for v in run(cluster, "list")] == ["Active"]
+    wait(lambda: ("Active", "Migrating") in heard, "the client hears that it migrates")
+    wait(lambda: client.partitions[P].state == "Active", "the client knows that it is active")
+    wait(lambda: [v["life"] for v in run(cluster, "list")] == ["Active"], "an operator is told that it is active")
 
 
 @pytest.mark.long
@@ -96,6 +100,7 @@ def test_replicas_are_copied_anew_under_load_though_one_is_killed_meanwhile(make
     cluster = make(partitions=3)
     cluster.start()
     cluster.whole()
+    cluster.lead(P, "A")
     with Load(cluster.client(), "anew") as load:
         load.flows()
         done = run(cluster, "replicate", P)

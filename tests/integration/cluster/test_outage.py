@@ -20,12 +20,12 @@ from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.processes import passes, wait
 from tests.integration.site import Site
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 PARTITIONS = 6
 AWAY_S = 15.0
 """Three append deadlines: a node that claimed epoch after epoch would have had a hundred by then."""
-FLOWS_S = 4.0
+FLOWS_S = 12.0
 """Each time; the machine may be busy, and the first commit that is tried may be one of a client that just begins."""
 PROMISED_S = 0.5
 """From the log's return to the first commit of a client that waits for it: the best of some times on a busy machine."""
@@ -36,7 +36,7 @@ GIVEN_UP_S = 8.0
 
 @pytest.fixture
 def two(make: Make, site: Site) -> Iterator[Cluster]:
-    cluster = make(nodes="AB", partitions=PARTITIONS, async_=0, deadline_ms=8_000)
+    cluster = make(nodes="AB", partitions=PARTITIONS, async_=0, deadline_ms=13_000)
     cluster.start()
     cluster.whole()
     yield cluster
@@ -84,7 +84,10 @@ def test_an_outage_of_the_broker_costs_one_epoch_and_is_told_once(two: Cluster, 
         commit(two, number)
     assert epochs(two) <= before + 2 * PARTITIONS, "one for each, and one more where somebody was hasty"
     told_of(two)
-    assert json.loads(command(two, "status", "--format", "json").stdout)["kafka"] is None
+    wait(
+        lambda: json.loads(command(two, "status", "--format", "json").stdout)["kafka"] is None,
+        "an operator is told that the log is back",
+    )
 
 
 @pytest.mark.long
@@ -132,7 +135,7 @@ def told_of(cluster: Cluster) -> None:
             != set()
         )
 
-    wait(all_told, "the history has it that the log is back", 30)
+    wait(all_told, "the history has it that the log is back", 60)
     events = told(cluster)
     for kind in (LOG_AWAY, LOG_BACK):
         by = [e["by"] for e in events if e["code"] == kind.code]

@@ -15,6 +15,8 @@ import pytest
 from tests import forked
 from tests.integration.cluster.processes import Process, wait
 
+pytestmark = pytest.mark.timeout(300)
+
 SHOWS = """
 import faulthandler, gc, json, os, random, signal, sys, threading, uuid
 

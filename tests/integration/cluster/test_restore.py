@@ -10,20 +10,19 @@ from confluent_kafka import Consumer, TopicPartition
 
 from halog.backend import CommittedObject, Work
 from halog.errors import NotFoundError
-from tests.integration.cluster.checker import copies_equal
+from tests.integration.cluster.checker import bounds, copies_equal
 from tests.integration.cluster.fleet import Aircraft, Flight, Pilot
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load, tails
 from tests.integration.cluster.processes import wait
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 
 def log_start(cluster: Cluster, index: int) -> int:
     consumer = Consumer({"bootstrap.servers": cluster.site.info.bootstrap, "group.id": "judge"})
     try:
-        bounds = consumer.get_watermark_offsets(TopicPartition(f"{cluster.name}.p.log", index), timeout=20)
-        return int(bounds[0])
+        return bounds(consumer, TopicPartition(f"{cluster.name}.p.log", index))[0]
     finally:
         consumer.close()
 
@@ -35,7 +34,7 @@ def wipe(cluster: Cluster, names: Sequence[str]) -> None:
 
 def everything(cluster: Cluster) -> dict[str, dict[bytes, CommittedObject]]:
     """What all copies hold, once they hold the same."""
-    wait(lambda: copies_equal(cluster), "all copies hold the same", 45)
+    wait(lambda: copies_equal(cluster), "all copies hold the same")
     return {p: {f.key: f for f in cluster.stored("A", p)} for p in cluster.partitions()}
 
 
@@ -71,7 +70,7 @@ def test_objects_deletes_references_and_ids_outlive_the_trimmed_log(make: Make) 
 
     for name in "ABC":
         cluster.processes[name].signal(15)
-    assert [cluster.processes[n].exit_code() for n in "ABC"] == [0, 0, 0]
+    assert [cluster.processes[n].exit_code(60) for n in "ABC"] == [0, 0, 0]
     wipe(cluster, "ABC")
     cluster.start()
     cluster.whole()
@@ -105,5 +104,5 @@ def test_a_node_that_was_away_while_the_log_was_trimmed_is_rebuilt(make: Make, a
         load.flows()
     assert load.errors == []
     assert cluster.copies("B")["p-0"]["began_at"] > stood
-    wait(lambda: copies_equal(cluster), "both copies hold the same", 45)
+    wait(lambda: copies_equal(cluster), "both copies hold the same")
     load.check_objects(cluster.client())

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from halog.config import load_config
 from halog.core.keys.directory import is_entry, object_key, unpacked
 from halog.runtime.keys.key_owners import Places
-from halog.runtime.rpc import frames
 from halog.schema.registry import DEFAULT
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.processes import Process, wait
 from tests.integration.cluster.rounds import STEADY
-from tests.integration.cluster.test_remapping import check_places
+from tests.integration.cluster.test_remapping import begins, check_places, mapping, undecided
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.feature("P6", "P13")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.feature("P6", "P13")]
 
 PATIENCE_S = 90.0
 THREADS = 2
@@ -56,13 +53,6 @@ def flow(workers: list[Process], count: int = 10) -> None:
     wait(lambda: all(map(on, workers)), lambda: f"no creates: {[p.lines()[-3:] for p in workers]}", PATIENCE_S)
 
 
-def mapping(cluster: Cluster) -> dict[str, Any]:
-    data = cluster.znode("policies/p")
-    assert data is not None
-    found: dict[str, Any] = json.loads(data)
-    return found
-
-
 def listed(cluster: Cluster, file: Path) -> dict[str, str]:
     """Tail → partition, of every aircraft: each is once in the copies of the active nodes, and has one entry there,
     which says where it is, where the ring of this file has it."""
@@ -83,17 +73,6 @@ def listed(cluster: Cluster, file: Path) -> dict[str, str]:
     assert sorted(homes) == sorted(says)
     assert len({key for key, _ in homes}) == len(homes)
     return {str(info.decode_index_key(key)[0]): partition for key, partition in homes}
-
-
-def undecided(cluster: Cluster) -> int:
-    """Transactions in doubt, in all partitions."""
-    count = 0
-    for table in cluster.tables():
-        assert table.active is not None
-        reply = cluster.client().runtime.router.request(table.active.node, frames.Votes(table.name, [], 0), 5.0)
-        assert isinstance(reply, frames.VotesReply)
-        count += len(reply.doubts)
-    return count
 
 
 def judge(workers: list[Process], there: set[str]) -> None:
@@ -141,7 +120,7 @@ def test_objects_get_entries_and_lose_them_while_two_processes_use_them(make: Ma
     flow(workers)
     rounds = round_robin(cluster.configuration("rounds.toml"), move_objects=5)
     client.runtime.operators.rebalance("p", load_config(rounds))
-    wait(lambda: mapping(cluster).get("changing", {}).get("open"), "objects begin to get entries", PATIENCE_S)
+    wait(lambda: begins(cluster, 1), "objects begin to get entries", PATIENCE_S)
     victim = cluster.table("p-0").active
     assert victim is not None
     cluster.kill(victim.node)
@@ -180,7 +159,7 @@ def test_a_node_dies_and_the_ring_changes_while_two_processes_create_find_and_de
     cluster.whole(PATIENCE_S)
     ring = round_robin(cluster.configuration("ring.toml"), ring_size=3000, move_objects=5)
     client.runtime.operators.rebalance("p", load_config(ring))
-    wait(lambda: mapping(cluster).get("changing", {}).get("open"), "entries begin to move", PATIENCE_S)
+    wait(lambda: begins(cluster, 1), "entries begin to move", PATIENCE_S)
     second = cluster.table("p-1").active
     assert second is not None
     cluster.kill(second.node)

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
+from halog.config import TimingConfig
+from halog.errors import HalogError
 from halog.runtime.rpc import frames
 from halog.transactions import commit as commits
 from halog.transactions.node import Node
 from tests.integration.cluster.bankers import ACCOUNTS, BALANCE, opened, total
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.fleet import Aircraft, Flight
-from tests.integration.cluster.harness import Cluster
+from tests.integration.cluster.harness import ANSWERS_S, Cluster
 from tests.integration.cluster.load import tails
 from tests.integration.cluster.processes import Process, passes, wait
+from tests.integration.cluster.test_remapping import undecided
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.feature("D4")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.feature("D4")]
 
 WHOLE = len(ACCOUNTS) * BALANCE
+DOUBT_S = TimingConfig().doubt_timeout_ms / 1000
 
 
 def banker(cluster: Cluster, name: str) -> Process:
@@ -36,7 +41,7 @@ def said(process: Process, what: str) -> list[list[str]]:
     return [words[1:] for words in map(str.split, process.lines()) if words[0] == what]
 
 
-def flows(process: Process, count: int = 5) -> None:
+def flows(process: Process, count: int = 6) -> None:
     had = len(said(process, "done"))
     wait(lambda: len(said(process, "done")) >= had + count, "transfers go on")
 
@@ -45,9 +50,8 @@ def judged(cluster: Cluster, processes: list[Process]) -> int:
     """Every transfer is beside both accounts or none, each that was said to be done is there, none that was said to
     have failed is; the money is the same, and every copy is the log's. How many happened."""
     node = cluster.client()
-    wait(lambda: total(node) == WHOLE, f"{total(node)} is not {WHOLE}")
-    with node.transaction():
-        flights = {(f.tail, f.number) for f in node.extent(Flight) if f.of in {p.name for p in processes}}
+    flights = _settled(cluster, {p.name for p in processes})
+    assert total(node) == WHOLE
     tried = [(int(n), frm, to) for p in processes for n, frm, to in said(p, "try")]
     for number, frm, to in tried:
         assert ((frm, number) in flights) == ((to, number) in flights), f"half of transfer {number}"
@@ -58,6 +62,23 @@ def judged(cluster: Cluster, processes: list[Process]) -> int:
             assert (frm, int(n)) in flights, f"transfer {n} was done"
     check(cluster)
     return sum((frm, number) in flights for number, frm, _ in tried)
+
+
+def _settled(cluster: Cluster, of: set[str]) -> set[tuple[str, int]]:
+    """(tail, number) of what the processes left: what they had under way may still be decided, so it is read until
+    nothing is in doubt, and nothing changes any more."""
+    node, seen = cluster.client(), list[set[tuple[str, int]]]()
+
+    @node.transactional(retries=200)
+    def flights() -> set[tuple[str, int]]:
+        return {(f.tail, f.number) for f in node.extent(Flight) if f.of in of}
+
+    def same_twice() -> bool:
+        seen.append(flights())
+        return undecided(cluster) == 0 and len(seen) > 1 and seen[-1] == seen[-2]
+
+    wait(same_twice, "the last transfers are settled")
+    return seen[-1]
 
 
 @contextmanager
@@ -105,21 +126,46 @@ def test_the_money_is_the_same_through_a_restart_of_the_brokers(cluster: Cluster
     assert judged(cluster, [process]) > 10
 
 
-def prepared(node: Node, names: list[str]) -> tuple[bytes, tuple[str, ...]]:
-    """An initiator that goes no further than the votes."""
-    tx = node.transaction()
-    tx.begin()
-    for name in names:
-        tx.get(Aircraft, name).miles += 1
-    presented = commits.prepare(tx)
-    assert presented is not None
-    assert presented.works is not None
-    assert tx.id is not None
-    parts = tuple(sorted(presented.works))
-    for part in parts:
-        vote = frames.PrepareRequest(part, tx.id, parts[0], parts, b"digest", presented.works[part])
-        node.backend.ballots.prepare(vote, time.monotonic() + 10)  # type: ignore[attr-defined]
-    return tx.id, parts
+class Initiator:
+    """An initiator that goes no further than the votes. Until it is no more it asks for them again and again, as any
+    does: nobody doubts what it has prepared."""
+
+    def __init__(self, node: Node, names: list[str]) -> None:
+        self._ballots = node.backend.ballots  # type: ignore[attr-defined]
+        self.tx, votes = self._votes(node, names)
+        self.parts = tuple(vote.partition for vote in votes)
+        self._gone = threading.Event()
+        self._threads = [threading.Thread(target=self._live, args=(vote,), daemon=True) for vote in votes]
+        for vote, thread in zip(votes, self._threads, strict=True):
+            self._ballots.prepare(vote, time.monotonic() + ANSWERS_S)
+            thread.start()
+
+    def _votes(self, node: Node, names: list[str]) -> tuple[bytes, list[frames.PrepareRequest]]:
+        tx = node.transaction()
+        tx.begin()
+        for name in names:
+            tx.get(Aircraft, name).miles += 1
+        presented = commits.prepare(tx)
+        assert presented is not None
+        assert presented.works is not None
+        assert tx.id is not None
+        parts = tuple(sorted(presented.works))
+        works = presented.works
+        return tx.id, [frames.PrepareRequest(part, tx.id, parts[0], parts, b"digest", works[part]) for part in parts]
+
+    def _live(self, vote: frames.PrepareRequest) -> None:
+        while not self._gone.wait(DOUBT_S / 10):
+            with suppress(HalogError):
+                self._ballots.prepare(vote, time.monotonic() + DOUBT_S)
+
+    def decide(self) -> str:
+        decide = frames.Decide(self.parts[0], self.tx, True, True)
+        return str(self._ballots.decide(decide, time.monotonic() + ANSWERS_S)[0])
+
+    def ends(self) -> None:
+        self._gone.set()
+        for thread in self._threads:
+            thread.join(60)
 
 
 @pytest.mark.parametrize("decided", ["decided", "decided later", "never decided"])
@@ -132,16 +178,16 @@ def test_an_active_node_killed_between_the_votes_and_the_outcome(cluster: Cluste
     with node.transaction():
         for name in names:
             node.create(Aircraft(tail=name))
-    tx, parts = prepared(node, names)
-    decide = frames.Decide(parts[0], tx, True, True)
-    ballots = node.backend.ballots  # type: ignore[attr-defined]
+    initiator = Initiator(node, names)
     if decided == "decided":
-        assert ballots.decide(decide, time.monotonic() + 10)[0] == "committed"
-    active = cluster.table(parts[0] if victim == "first" else parts[1]).active
+        assert initiator.decide() == "committed"
+        initiator.ends()
+    active = cluster.table(initiator.parts[0] if victim == "first" else initiator.parts[1]).active
     assert active is not None
     cluster.kill(active.node)
     if decided == "decided later":
-        assert ballots.decide(decide, time.monotonic() + 10)[0] == "committed"
+        assert initiator.decide() == "committed"
+    initiator.ends()
     with node.transaction():  # waits for the decision
         found = [node.get(Aircraft, name).miles for name in names]
     assert found == ([0] * 3 if decided == "never decided" else [1] * 3)

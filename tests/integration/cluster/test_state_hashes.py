@@ -14,8 +14,9 @@ from tests import forked
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load
+from tests.integration.cluster.processes import wait
 
-pytestmark = [pytest.mark.feature("U1"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.feature("U1"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -27,11 +28,23 @@ def cluster(make: Make) -> Cluster:
 
 
 def copies(cluster: Cluster, *args: str, exit_code: int = 0) -> list[dict[str, Any]]:
-    """What the doctor says of copies."""
+    """What the doctor says of copies, once every node that is up has answered in time, and has caught up."""
     argv = ["halog.cli.main", "doctor", *args, "--config", str(cluster.toml), "--format", "json"]
-    ran = forked.run(argv, timeout=120)
-    assert ran.returncode == exit_code, ran.stdout + ran.stderr
-    return [c for c in json.loads(ran.stdout)["checks"] if c["name"] == "copies"]
+    up = {f"{node} says nothing of " for node in cluster.running()}
+    found: list[dict[str, Any]] = []
+
+    def told() -> bool:
+        ran = forked.run(argv, timeout=120)
+        checks = json.loads(ran.stdout)["checks"]
+        found[:] = [c for c in checks if c["name"] == "copies"]
+        said = [c["detail"] for c in found]
+        if any(text in detail for detail in said for text in (*up, "has none in common with others")):
+            return False
+        assert ran.returncode == exit_code, ran.stdout + ran.stderr
+        return True
+
+    wait(told, lambda: f"every node answers the doctor: {found}", 90)
+    return found
 
 
 def alter(cluster: Cluster, node: str, partition: str, *, counted_anew: bool) -> None:

@@ -17,7 +17,7 @@ from tests.integration.cluster.load import Load
 from tests.integration.cluster.processes import wait
 from tests.integration.cluster.secured import Secured
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.mark.feature("N5", "O4")
@@ -40,7 +40,7 @@ def test_a_cluster_that_requires_tls_commits_and_survives_a_kill(make: Make) -> 
         load.flows()
     assert load.errors == []
     check(cluster, load)
-    assert secured.command("vera", "required", "status").returncode == 0
+    wait(lambda: secured.command("vera", "required", "status").returncode == 0, "a viewer is told that all is well", 90)
     to = next(n for n in cluster.table("p-0").node_list[1:])
     refused = secured.command("vera", "required", "failover", "p-0", "--to", to)
     assert (refused.returncode, "user vera may not ask node" in refused.stderr) == (8, True), refused.stderr

@@ -14,10 +14,10 @@ from tests.integration.cluster.load import Load
 from tests.integration.cluster.pauses import Control
 from tests.integration.cluster.processes import wait
 from tests.integration.cluster.test_rebalancing import spread
-from tests.integration.cluster.test_remapping import STEADY, Looker, check_objects, check_places, done, mapping
+from tests.integration.cluster.test_remapping import STEADY, Looker, begins, check_objects, check_places, done
 from tests.integration.cluster.waits import DOUBTED
 
-pytestmark = [pytest.mark.timeout(420), pytest.mark.feature("P6", "P12", "P13")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.feature("P6", "P12", "P13")]
 
 PATIENCE_S = 120.0
 """Six partitions move two at a time beside the moves of hundreds of objects, and a node comes back meanwhile."""
@@ -52,7 +52,7 @@ def test_the_ring_changes_while_a_node_joins_and_another_is_killed(make: Make, c
     ring = with_ring(cluster, 3_000)
     with Load(client, "joined") as load, Looker(cluster) as looker:
         client.runtime.operators.rebalance("p", load_config(ring))
-        wait(lambda: mapping(cluster).get("changing", {}).get("open"), "objects begin to move", PATIENCE_S)
+        wait(lambda: begins(cluster, 1), "objects begin to move", PATIENCE_S)
         cluster.start(["D"])
         wait(lambda: any("D" in t.hosts for t in cluster.tables()), "D is given something", PATIENCE_S)
         cluster.kill("B")
@@ -78,7 +78,7 @@ def test_the_ring_changes_while_partitions_are_migrated_and_one_of_their_nodes_i
     ring = with_ring(cluster, 2_000)
     with Load(client, "migrated") as load, Looker(cluster) as looker:
         client.runtime.operators.rebalance("p", load_config(ring))
-        wait(lambda: mapping(cluster).get("changing", {}).get("open"), "objects begin to move", PATIENCE_S)
+        wait(lambda: begins(cluster, 1), "objects begin to move", PATIENCE_S)
         wished = {}
         for table in cluster.tables()[:3]:
             new = next(n for n in "ABC" if n not in table.configured)

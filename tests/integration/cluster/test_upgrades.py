@@ -26,11 +26,11 @@ from tests.integration.cluster.processes import Process, wait
 from tests.integration.cluster.test_state_hashes import alter
 from tests.integration.cluster.waits import Pause
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.feature("U1")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.feature("U1")]
 
 LATER = "0.3.0"
 LEVEL = 2
-RESTARTED = Pause(0.2, 10.0)
+RESTARTED = Pause(0.2, 20.0)
 """A caller may meet a hand-over, and then the end of the node that it has just asked."""
 
 
@@ -68,7 +68,7 @@ class Operator:
                 self.restart(wish)
             return bool(holds())
 
-        wait(serves, what, 120.0)
+        wait(serves, what, 240.0)
 
     def restart(self, wish: Path) -> None:
         node, release = wish.stem, wish.read_text()
@@ -95,6 +95,16 @@ class Operator:
         return document
 
 
+def is_refused(cluster: Cluster, tail: str) -> bool:
+    """Does the client know that the cluster has outgrown it?"""
+    try:
+        with cluster.client().transaction() as tx:
+            tx.get(Aircraft, tail)
+    except VersionMismatchError:
+        return True
+    return False
+
+
 def kinds(cluster: Cluster) -> set[int]:
     """The kinds of records that stand in the logs."""
     return {value[1] for t in cluster.tables() for _, value in entries(cluster.site.info.bootstrap, t.topic, t.index)}
@@ -116,7 +126,7 @@ def test_nodes_are_upgraded_under_traffic_and_the_level_is_raised(make: Make, la
     doctor = Process(
         "doctor", cluster.directory, ["halog.cli.main", "doctor", "--config", str(cluster.toml), "--format", "json"]
     )
-    doctor.exit_code(60)
+    doctor.exit_code(120)
     (finding,) = (c for c in json.loads(doctor.out.read_text())["checks"] if c["name"] == "upgrade")
     assert (finding["result"], f"to halog {LATER} under way (3 of 3)" in finding["detail"]) == ("warn", True), finding
     usual = sorted(w.seconds for w in control.waits)
@@ -131,8 +141,7 @@ def test_nodes_are_upgraded_under_traffic_and_the_level_is_raised(make: Make, la
     operator.run("finish", "--leave-clients")
     level = json.loads(cluster.znode("level") or b"{}")
     assert (level["level"], level["floor"], operator.record()["state"]) == (LEVEL, 1, "finished")
-    with pytest.raises(VersionMismatchError), cluster.client().transaction():
-        wait(lambda: cluster.client().get(Aircraft, load.shared) is None, "the client is refused")
+    wait(lambda: is_refused(cluster, load.shared), "the client is refused")
     assert cluster.processes["B"].terminate() == 0
     assert cluster.launch("B").exit_code(60) == 7
     cluster.launch("B", source=later).ready()
@@ -160,7 +169,7 @@ def test_nodes_go_back_and_there_again_and_commands_may_die(make: Make, later: P
         wait(lambda: f"restart B under halog {LATER} now" in by_hand.last_words(2_000), "an operator is asked")
         assert cluster.led_by("B") == []
         by_hand.signal(signal.SIGINT)
-        assert by_hand.exit_code(30) == 130
+        assert by_hand.exit_code(60) == 130
         assert operator.record()["why"] == "the command was interrupted"
         operator.run("start", "--one", "B", "--hook", operator.hook)
         assert operator.versions() == {**old, "B": LATER}

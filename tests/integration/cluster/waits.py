@@ -41,8 +41,8 @@ class Pause(NamedTuple):
     doubt_s: float = 0.0
 
 
-MOVED = Pause(0.1, 10.0)
-"""Partitions and objects only move: a hand-over. Ten seconds are a quarter of those after which a call is given up."""
+MOVED = Pause(0.1, 20.0)
+"""Partitions and objects only move: a hand-over. A call is given up after twice that time."""
 DIED = Pause(0.3, 20.0)
 """Nodes are killed, too: a failover, which may meet the next death."""
 DOUBTED = Pause(0.3, 20.0, TimingConfig().doubt_timeout_ms / 1000)

@@ -17,7 +17,7 @@ from halog import aio
 from halog.errors import ForkedError, NodeError
 from tests.integration.objects.shop import Shelf
 
-CHILD_S = 10.0
+CHILD_S = 60.0
 
 
 def ends_in_the_block(node: Any) -> None:

@@ -14,10 +14,11 @@ from tests.integration.objects import forking
 from tests.integration.objects.conftest import SHOP
 from tests.integration.site import Site
 
-pytestmark = pytest.mark.feature("D1")
+pytestmark = [pytest.mark.feature("D1"), pytest.mark.timeout(600)]
 
 WAYS = [*forking.WAYS, *forking.OTHERS]
-AT_ONCE_S = 5.0
+AT_ONCE_S = 20.0
+"""A child that waits for what is the parent's waits for a call's deadline, which is twice as long."""
 
 
 def _forks(cluster: Cluster, name: str) -> dict[str, tuple[object, float]]:
@@ -25,7 +26,7 @@ def _forks(cluster: Cluster, name: str) -> dict[str, tuple[object, float]]:
         [sys.executable, "-m", "tests.integration.objects.forking", str(cluster.toml), name, *WAYS],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -15,6 +15,8 @@ from tests.integration.cluster.processes import wait
 from tests.integration.objects.shop import Shelf
 from tests.integration.site import Site
 
+pytestmark = pytest.mark.timeout(600)
+
 SHOP = "tests.integration.objects.shop"
 
 
@@ -72,7 +74,7 @@ def test_reading_where_active_is_a_matter_of_microseconds(both: tuple[Cluster, R
     mine = [k for i in range(200) if node.backend.is_active(node.space.route(Shelf, (k := f"r{i}",)).partition)]
     assert mine
     best = 1.0
-    for _ in range(20):
+    for _ in range(200):  # some while nobody else has the CPU
         begin = time.perf_counter()
         with node.transaction() as tx:
             for key in mine:

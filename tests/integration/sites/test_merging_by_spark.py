@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from tests.faults.dying import argv_dying
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import Process
-from tests.integration.sites.test_restoring import argv_of, halog
+from tests.integration.sites.test_restoring import argv_of, dies, halog, nodes_die
 from tests.integration.sites.test_spark_merge import noted, parted, plainly
 from tests.integration.sites.test_taking_over import command, land, level
 from tests.integration.sites.two import EAST, WEST, TwoSites
@@ -113,22 +112,6 @@ def one_is_read(at: ComparisonProgress | None) -> bool:
     return read[SOURCE] != read[INITIATING]
 
 
-def dies(name: str, directory: Path, where: str, argv: list[str]) -> None:
-    """A process, in front of that step of it."""
-    process = Process(name, directory, argv_dying(directory / f"{name}.steps", where, argv))
-    assert process.exit_code(150) == -signal.SIGKILL, process.last_words()
-
-
-def nodes_die(cluster: Cluster, partition: str, where: dict[str, str]) -> None:
-    """Run its nodes anew, each to die in front of that step of its own; the first of them is active."""
-    for name, step in where.items():
-        cluster.processes[name].terminate()
-        steps = cluster.directory / f"{name}.steps"
-        cluster.launch(name, by=partial(argv_dying, steps, step)).ready()
-        cluster.whole()
-    cluster.lead(partition, next(iter(where)))
-
-
 def said_by(cluster: Cluster, node: str, partition: str) -> list[str]:
     """The phases of a restore that such a node came to, in front of the last of which it died."""
     steps = [step.split() for step in (cluster.directory / f"{node}.steps").read_text().splitlines()]
@@ -182,7 +165,7 @@ def test_whoever_is_killed_the_nodes_merge_what_one_process_would_have_found(par
     assert {d["phase"] for d in refused} == {"failed"}
     assert all("no Spark job has found" in d["why"] for d in refused), refused
     words = ["restore", "--source", EAST, "--checkpoint", str(checkpoint), "--spark-master", "local[1]"]
-    dies("first", tmp_path, r"\d+ notes Progress trace left 0", merge_job(west, mine))
+    dies("first", tmp_path, r"\d+ notes ComparisonProgress trace left 0", merge_job(west, mine))
     assert one_is_read(noted(mine)), noted(mine)
     go_on(parted.east.client("behind"))
     dies("second", tmp_path, r"\d+ create classified/p-1", argv_of(west, *words)[2:])
@@ -246,10 +229,10 @@ def test_each_driver_goes_on_from_where_the_one_before_it_was_killed(parted: Two
         come_to.append(kind_of(steps.read_text().splitlines()[-1]))
     assert len(come_to) >= 15, come_to
     for needed in (
-        "notes Progress trace",
-        "notes Progress behind",
-        "notes Progress read",
-        "notes Published sent",
+        "notes ComparisonProgress trace",
+        "notes ComparisonProgress behind",
+        "notes ComparisonProgress read",
+        "notes PublishingProgress sent",
         "put ",
         "create classified/p-1",
         "create restores/p-1",

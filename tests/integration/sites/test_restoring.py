@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,18 +16,18 @@ import pytest
 
 from halog.metadata.restore_requests import RestoreRequest
 from tests import forked
+from tests.faults.dying import argv_dying
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import Load
-from tests.integration.cluster.processes import passes
+from tests.integration.cluster.processes import Process, passes
 from tests.integration.sites.test_taking_over import command, land, landings, level
 from tests.integration.sites.two import EAST, TwoSites
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.feature("M1", "M2", "X3")]
 
-REACHED_S = 60.0
-SOON_S = 0.002
-"""Steps of a command take milliseconds."""
+REACHED_S = 150.0
+"""Until a process has come to the step in front of which it dies."""
 
 BOTH = ("S1", "S2", "S3", "S4")
 """Aircraft that both sites know, and change."""
@@ -40,6 +41,22 @@ def halog(cluster: Cluster, *args: str, code: int = 0) -> Any:
     done = forked.run(argv_of(cluster, *args)[2:], timeout=180)
     assert done.returncode == code, done.stdout + done.stderr
     return json.loads(done.stdout) if done.stdout else None
+
+
+def dies(name: str, directory: Path, where: str, argv: list[str]) -> None:
+    """A process, in front of that step of it."""
+    process = Process(name, directory, argv_dying(directory / f"{name}.steps", where, argv))
+    assert process.exit_code(REACHED_S) == -signal.SIGKILL, process.last_words()
+
+
+def nodes_die(cluster: Cluster, partition: str, where: dict[str, str]) -> None:
+    """Run its nodes anew, each to die in front of that step of its own; the first of them is active."""
+    for name, step in where.items():
+        cluster.processes[name].terminate()
+        steps = cluster.directory / f"{name}.steps"
+        cluster.launch(name, by=partial(argv_dying, steps, step)).ready()
+        cluster.whole()
+    cluster.lead(partition, next(iter(where)))
 
 
 def parted(two_sites: TwoSites) -> None:
@@ -96,41 +113,32 @@ def test_both_histories_become_one_under_traffic_and_it_is_undone(two_sites: Two
 
 
 @pytest.mark.long
-def test_whoever_dies_meanwhile_it_is_done_once(two_sites: TwoSites) -> None:
+@pytest.mark.timeout(480)
+def test_whoever_dies_meanwhile_it_is_done_once(two_sites: TwoSites, tmp_path: Path) -> None:
     """The command is killed once it has told a site to stop, and once it has asked for a merge; so is the node that
     merges, before it has; then it is asked for again."""
     parted(two_sites)
     west, east = two_sites.west, two_sites.east
-    active = east.tables()[0].active
-    assert active is not None
+    argv = argv_of(west, "restore", "--source", EAST)[2:]
 
     def asked() -> list[RestoreRequest]:
         found = [east.znode(f"restores/{p}") for p in east.partitions()]
         return [msgspec.json.decode(data, type=RestoreRequest) for data in found if data is not None]
 
-    killed_at(west, lambda: any(t.owner == EAST for t in west.tables()))
+    dies("first", tmp_path, r"\d+ create restores/.*", argv)
+    assert any(t.owner == EAST for t in west.tables())
     assert not asked(), "nobody has asked for the merge"
-    killed_at(west, lambda: bool(asked()))
-    east.kill(active.node)
-    assert not all(r.ended for r in asked()), "the merge was over before the node was killed"
+    first, second = east.partitions()
+    (node, _) = east.table(first).configured
+    nodes_die(east, first, {node: rf"\d+ set restores/{first} merging"})
+    dies("second", tmp_path, rf"\d+ create restores/{second}.*", argv)
+    assert len(asked()) == 1
+    assert east.processes[node].exit_code(REACHED_S) == -signal.SIGKILL
     told = halog(west, "restore", "--source", EAST)
     assert {d["phase"] for d in told} == {"done"}, told
-    east.start([active.node])
+    east.start([node])
     level(two_sites)
     check(two_sites, two_sites.east, EXPECTED)
-
-
-def killed_at(cluster: Cluster, reached: Callable[[], bool]) -> None:
-    """The command, as soon as that is so."""
-    argv = argv_of(cluster, "restore", "--source", EAST)
-    begun = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + REACHED_S
-    while not reached():
-        assert begun.poll() is None, "it has ended by itself"
-        assert time.monotonic() < deadline
-        time.sleep(SOON_S)
-    begun.send_signal(signal.SIGKILL)
-    begun.wait()
 
 
 @pytest.mark.long

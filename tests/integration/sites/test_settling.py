@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster
+from tests.integration.cluster.processes import wait
 from tests.integration.sites.test_restoring import EXPECTED, check, halog, parted
 from tests.integration.sites.test_taking_over import level
 from tests.integration.sites.two import EAST, Between, TwoSites
@@ -40,6 +41,11 @@ def settle(site: Cluster, tail: str, *words: str, code: int = 0) -> dict[str, ob
     return found
 
 
+def conflicts_told(site: Cluster) -> int:
+    """So many were left to operators, by events."""
+    return sum(e["more"]["count"] for e in halog(site, "events") if e["code"] == "HALOG-1052")
+
+
 @pytest.mark.long
 def test_what_was_left_to_an_operator_is_settled_and_both_sites_know(two_sites: TwoSites) -> None:
     parted(two_sites)
@@ -52,6 +58,7 @@ def test_what_was_left_to_an_operator_is_settled_and_both_sites_know(two_sites: 
     settle(east, "S2", "--fields", '{"landings": 7}')
     settle(east, "W0", "--as", "nothing")  # there is nothing
     settle(west, "S3", "--as", "base", code=5)
+    wait(lambda: conflicts_told(east) == len(LEFT), "all of them are told to operators")
     active = east.tables()[0].active
     assert active is not None
     east.kill(active.node)
@@ -69,5 +76,4 @@ def test_what_was_left_to_an_operator_is_settled_and_both_sites_know(two_sites: 
     client = east.client("after")
     with client.transaction():
         assert [i for i in range(5) if client.find(Aircraft, f"W{i}") is not None] == [1]
-    told = [e for e in halog(east, "events") if e["code"] == "HALOG-1052"]
-    assert sum(e["more"]["count"] for e in told) == len(LEFT)
+    assert conflicts_told(east) == len(LEFT)

@@ -28,7 +28,8 @@ from spark_jobs.merge import as_dict
 from spark_jobs.pieces import classify_all, on_both
 from spark_jobs.site import connect
 from tests.integration.cluster.fleet import Aircraft
-from tests.integration.cluster.processes import Process, wait
+from tests.integration.cluster.processes import Process
+from tests.integration.sites.test_restoring import dies
 from tests.integration.sites.test_taking_over import command, level
 from tests.integration.sites.two import EAST, WEST, TwoSites
 from tests.unit.restore.versions import DEFINITIONS, new, old
@@ -178,16 +179,10 @@ def test_a_driver_killed_half_way_and_started_again_finds_each_key_once(parted: 
         "json",
     ]
 
-    def half_way() -> bool:
-        at = noted(checkpoint)
-        return at is not None and at.stage == BEHIND and at.batch >= 0
-
-    first = Process("first", tmp_path, argv)
-    wait(lambda: half_way() or not first.running, lambda: f"it folds: {first.last_words()}", 120)
-    first.kill()
+    dies("first", tmp_path, rf"\d+ notes ComparisonProgress {BEHIND} left 0", argv)
     at = noted(checkpoint)
     assert at is not None
-    assert (at.stage, out.exists()) == (BEHIND, False)
+    assert (at.stage, at.batch >= 0, out.exists()) == (BEHIND, True, False)
     assert all(held(config, checkpoint))
     plain = plainly(config)
     assert all(one.forked for one in plain.values())

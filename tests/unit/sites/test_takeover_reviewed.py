@@ -127,7 +127,7 @@ class _Deaf:
 
 
 def test_a_log_that_is_lost_holds_up_no_partition_for_the_one_before_it() -> None:
-    wait_s = 3.0
+    wait_s = 8.0
     with site("west", "operator", EASTS) as west, site("east", "operator", EASTS, west) as east:
         west.see(east)
         fly(west, *range(5))
@@ -143,7 +143,7 @@ def test_a_log_that_is_lost_holds_up_no_partition_for_the_one_before_it() -> Non
         since = time.monotonic()
         own = east.node(east.names[0]).runtime.adapters.coordinator
         switches = Switchover(own, "east", deafened, wait_s).promote(NAMES, may_fork=True)
-        assert wait_s < time.monotonic() - since < 2 * wait_s
+        assert wait_s < time.monotonic() - since < len(NAMES) * wait_s, "not one after the other"
         assert [s.may_fork for s in switches] == [True] * len(NAMES)
         east.settle()
         assert flights(east) == set(range(5))
