@@ -19,8 +19,9 @@ import msgspec
 
 from halog.audit import DONE, LOST, REQUEST, TEXT_CHARS, AuditEntry
 from halog.events import AUDIT_LOST
-from halog.ports import JournalResult, LogJournal
+from halog.ports import LogJournal
 from halog.runtime.events.history import History
+from halog.runtime.events.retried_journal import RetriedJournal
 
 logger = logging.getLogger("halog.audit")
 
@@ -62,8 +63,7 @@ class AuditTrail:
         self.dropped = 0
         """Entries that the audit does not hold."""
         self._history = history
-        self._open_journal = journal
-        self._journal: LogJournal | None = None
+        self._journal = RetriedJournal("the audit", journal, logger)
         self._again_s = again_s
         self._gathered_s = gathered_s
         self._clock = clock
@@ -73,7 +73,6 @@ class AuditTrail:
         self._gathered: dict[_Kind, _GatheredEntries] = {}
         self._count = 0
         self._gap = 0
-        self._away = False
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -158,7 +157,7 @@ class AuditTrail:
 
     def _work(self) -> None:
         while batch := self._next():
-            noted = self._written(batch)
+            noted = self._journal.note(batch)
             with self._changed:
                 self._under_way = 0
                 self._lose(noted.refused)
@@ -182,18 +181,6 @@ class AuditTrail:
             self._waiting.clear()
             self._under_way = len(batch)
             return batch
-
-    def _written(self, batch: list[bytes]) -> JournalResult:
-        try:
-            if self._journal is None:
-                self._journal = self._open_journal()
-            noted, why = self._journal.note(batch), "the log did not acknowledge"
-        except Exception as error:
-            noted, why = JournalResult(len(batch)), str(error)
-        if noted.left and not self._away:
-            logger.warning("the audit cannot be written, and is tried again: %s", why)
-        self._away = noted.left > 0
-        return noted
 
     def _tell_gap(self) -> None:
         """Say how many entries are missing, once there is room again."""
@@ -231,7 +218,6 @@ class AuditTrail:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(timeout_s)
-        if self._journal is not None:
-            self._journal.close()
+        self._journal.close()
         if self.dropped:
             logger.warning("%d entries are not in the audit", self.dropped)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from halog.events import LOST, Event, EventPlace, Kind, event, lean
 from halog.ports import JournalResult, LogJournal
+from halog.runtime.events.retried_journal import RetriedJournal
 
 logger = logging.getLogger("halog.events")
 
@@ -70,8 +71,7 @@ class History:
         self._gather_s = gather_s
         self._again_s = again_s
         self._room = room
-        self._open_journal = journal
-        self._journal: LogJournal | None = None
+        self._journal = RetriedJournal("the event history", journal, logger)
         self._changed = threading.Condition()
         self._waiting: deque[_QueuedEvent] = deque()
         self._under_way = 0
@@ -81,7 +81,6 @@ class History:
         self._count = 0
         self._gap = 0
         self._closing = threading.Event()
-        self._away = False
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
@@ -181,25 +180,13 @@ class History:
         for alone, group in groupby(batch, lambda waits: waits.lean is not None):
             items = list(group)
             for run in [[item] for item in items] if alone else [items]:
-                noted = self._note([waits.data for waits in run])
+                noted = self._journal.note([waits.data for waits in run])
                 if noted.refused and run[0].lean is not None:
-                    noted = self._note([run[0].lean])
+                    noted = self._journal.note([run[0].lean])
                 left, refused = left - len(run) + noted.left, refused + noted.refused
                 if noted.left:
                     return JournalResult(left, refused)
         return JournalResult(left, refused)
-
-    def _note(self, values: Sequence[bytes]) -> JournalResult:
-        try:
-            if self._journal is None:
-                self._journal = self._open_journal()
-            noted, why = self._journal.note(values), "the log did not acknowledge"
-        except Exception as error:
-            noted, why = JournalResult(len(values)), str(error)
-        if noted.left and not self._away:
-            logger.warning("the event history cannot be written, and is tried again: %s", why)
-        self._away = noted.left > 0
-        return noted
 
     def _tell_gap(self) -> None:
         """Report the gap behind what was written, once there is room again."""
@@ -217,7 +204,6 @@ class History:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(timeout_s)
-        if self._journal is not None:
-            self._journal.close()
+        self._journal.close()
         if self.dropped:
             logger.warning("%d events are not in the history", self.dropped)
