@@ -71,6 +71,7 @@ class Node:
         self.sync = node
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="halog-aio")
         self._mail: Mailbox | None = None
+        self._closed = False
 
     def submit(self, work: Callable[[], R]) -> asyncio.Future[R]:
         """Run `work` on a thread. NoTransactionError once the node is closed; ForkedError in a child of the process
@@ -98,9 +99,10 @@ class Node:
         await self.close()
 
     async def close(self) -> None:
-        """Leave the cluster, when the requests under way are done. In a forked child it does nothing."""
-        if self.sync.forked:
+        """Leave the cluster, when the requests under way are done. In a forked child it does nothing, nor again."""
+        if self.sync.forked or self._closed:
             return
+        self._closed = True
         await _finished(self.submit(self.sync.close))
         self.pool.shutdown(wait=False)
 

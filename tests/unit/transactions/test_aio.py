@@ -170,3 +170,15 @@ def test_a_decorated_coroutine_asks_what_a_transaction_may_ask() -> None:
             node.transactional(read="stale")  # type: ignore[arg-type]
 
     run(body)
+
+
+def test_a_node_may_be_closed_again() -> None:
+    """By a block, behind an explicit close."""
+
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        async with node:
+            await node.close()
+        with pytest.raises(NoTransactionError, match="the node is closed"):
+            await node.submit(list)
+
+    run(body)
