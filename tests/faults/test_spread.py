@@ -158,7 +158,7 @@ def test_the_initiator_cannot_reach_one_of_the_participants(mesh: Mesh, partitio
     link = mesh.channel[CLIENT, active(mesh.cluster, partition)]
     with (
         Spread(mesh.client, f"spread-far-{partition}") as clients,
-        Spread(mesh.cluster.client(), "spread-near") as near,
+        Spread(mesh.cluster.client(), f"spread-near-{partition}") as near,
     ):
         link.hold()
         passes(3.0)
