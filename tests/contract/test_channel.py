@@ -170,7 +170,7 @@ def test_who_dies_as_soon_as_connected_is_unreachable(a: TcpChannel, monkeypatch
         address = at(server)
         with pytest.raises(UnreachableError, match="broke the connection") as caught:
             call(address, timeout_s=LONG_S)
-        assert caught.value.evidence == {"address": address, "refused": False, "sent": False}
+        assert caught.value.evidence == {"address": address, "refused": False, "sent": False, "broke": True}
 
 
 @pytest.mark.feature("N4")

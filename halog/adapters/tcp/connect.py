@@ -66,7 +66,9 @@ class Dialler:
             raise failed from None
         except OSError as error:
             sock.close()
-            raise _failed(address, f"broke the connection in the TLS handshake: {error}", greeting=False) from None
+            failed = _failed(address, f"broke the connection in the TLS handshake: {error}", greeting=False)
+            failed.evidence["broke"] = True
+            raise failed from None
         return Stream(sock, session)
 
 
@@ -119,7 +121,7 @@ def _connected(address: str, timeout_s: float) -> socket.socket:
     except OSError as e:  # the listener has died since, and the kernel took the connection back
         sock.close()
         raise UnreachableError(
-            f"{address} broke the connection: {e}", address=address, refused=False, sent=False
+            f"{address} broke the connection: {e}", address=address, refused=False, sent=False, broke=True
         ) from None
     if itself:
         sock.close()

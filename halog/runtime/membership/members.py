@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -41,6 +42,10 @@ logger = logging.getLogger("halog.members")
 
 REFUSED_MS = 2_000
 """Pause between attempts to connect to a node that refuses this one."""
+
+BROKEN_AGAIN_S = (0.001, 0.004, 0.015)
+"""Pauses before an address that broke a connection while it was made is dialled again: a process that is being killed
+takes connections for some ms, and then refuses them. One that lives may break them, too, so that is no evidence."""
 
 BREAKS = "its address breaks connections"
 UNREACHED = "it cannot be reached"
@@ -371,7 +376,7 @@ class Membership:
     ) -> tuple[Peer | None, str]:
         """Return a connection that took our first frames; or None, and why."""
         try:
-            peer = self.channel.dial(address, self.non_response_ms / 1000, answered, closed)
+            peer = self._dialled(address, answered, closed)
         except HalogError as e:
             refused = e.evidence.get("refused")
             if "greeting" in e.evidence:
@@ -387,6 +392,16 @@ class Membership:
         with suppress(UnreachableError):  # it may have refused us, and closed: its end says what comes of it
             peer.send(self._sign_of_life())
         return peer, ""
+
+    def _dialled(self, address: str, answered: Callable[[Peer, bytes], None], closed: Callable[[Peer], None]) -> Peer:
+        for pause_s in BROKEN_AGAIN_S:
+            try:
+                return self.channel.dial(address, self.non_response_ms / 1000, answered, closed)
+            except HalogError as e:
+                if not e.evidence.get("broke"):
+                    raise
+                time.sleep(pause_s)
+        return self.channel.dial(address, self.non_response_ms / 1000, answered, closed)
 
     def _answered(self, link: NodeLink, peer: Peer, data: bytes) -> None:
         """Take the answer to our greeting, or to a frame that its halog does not know. A connection carries nothing

@@ -58,11 +58,16 @@ class Wire:
         self.how = "stays"
         self.before: Callable[[], None] = lambda: None
         """Runs while a connection is made."""
+        self.breaks = 0
+        """So many connections break while they are made, before `how` counts."""
 
     def expect(self, address: str, node: str, *, tls: bool) -> None: ...
 
     def dial(self, address: str, timeout_s: float, on_frame: Any, on_closed: Callable[[Peer], None]) -> Peer:
         self.before()
+        if self.breaks:
+            self.breaks -= 1
+            raise UnreachableError("broke the connection in the TLS handshake", refused=False, broke=True)
         if self.how == "refuses":
             raise UnreachableError("refused", refused=True)
         if self.how == "is another one":
@@ -132,6 +137,32 @@ def test_a_reconnect_that_fails_ends_it(world: World, how: str, why: str) -> Non
     assert not world.up
     assert world.said[-1] == f"B: {why}"
     assert len(world.wire.lines) <= 2, "it is not dialled in a circle"
+
+
+@pytest.mark.feature("N4", "N5")
+@pytest.mark.parametrize("breaks", [1, 3])
+def test_a_handshake_that_breaks_is_tried_again_at_once(world: World, breaks: int) -> None:
+    """A process that is being killed takes connections for some ms. Nobody waits for the next keep-alive."""
+    world.wire.how, world.wire.breaks = "refuses", breaks
+    world.wire.lines[0].end()
+    assert not world.up
+    assert world.said[-1] == "B: its address refuses connections"
+
+
+@pytest.mark.feature("N4", "N5")
+def test_a_node_that_breaks_handshakes_is_not_taken_for_dead(world: World) -> None:
+    """It may have too many of them. It is asked again, in its time."""
+    world.wire.breaks = 1_000
+    world.wire.lines[0].end()
+    assert not world.membership.links["B"].dead
+    assert world.up
+    tried = 1_000 - world.wire.breaks
+    assert tried <= 4
+    world.ms += KEEP_ALIVE_MS
+    world.wire.breaks = 0
+    world.membership.tick()
+    assert len(world.wire.lines) == 2
+    assert world.up
 
 
 @pytest.mark.feature("N4", "N5")
