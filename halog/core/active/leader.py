@@ -23,7 +23,7 @@ from halog.core.active.role_return import OWN, RoleReturn
 from halog.core.commit.durability_requests import DurabilityRequests
 from halog.core.commit.log_clock import AwakeClock, LogPace
 from halog.core.commit.participant import Participant
-from halog.core.commit.push import ReplicaPush
+from halog.core.commit.push import AGAIN_MS, ReplicaPush
 from halog.core.commit.sync_set import SyncSet, usable
 from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId, Member
@@ -416,8 +416,10 @@ class Leader:
         self._merging.asked(e, self.votes, self.hand_over)
 
     def _may_renew(self) -> bool:
-        """Say whether this epoch could end in favour of this node now."""
-        return self._copy.role is Role.ACTIVE and self.hand_over.now is None and not self._merging.settles
+        """Say whether this epoch could end in favour of this node now: nothing else ends it, and the log answers."""
+        head = self.writer.head()
+        answers = head is None or self._copy.now - head.since_ms < AGAIN_MS
+        return answers and self._copy.role is Role.ACTIVE and self.hand_over.now is None and not self._merging.settles
 
     def _called_off(self, token: int) -> None:
         if token == OWN:

@@ -79,6 +79,20 @@ def test_where_commits_wait_for_the_log_anyway_it_goes_on(changes: dict[str, Any
     assert core.role is Role.ACTIVE
 
 
+@pytest.mark.feature("R6", "N4")
+def test_while_the_log_stands_still_it_goes_on() -> None:
+    """To end an epoch takes a record, and so does to begin one: till the log has both nobody would be active."""
+    core = leader()
+    sealed(core)
+    core.submit(1)
+    lived(core, STAY + 400)
+    assert core.role is Role.ACTIVE
+    core.acknowledge()
+    core.acked_by(B, 2)
+    lived(core, 200)
+    assert renewed(core)
+
+
 @pytest.mark.feature("R6")
 def test_who_is_not_waited_for_is_no_reason() -> None:
     core = leader()
