@@ -20,22 +20,28 @@ pytestmark = pytest.mark.timeout(300)
 USERS = {"app": "client", "olga": "operator", "vera": "viewer", "eve": ""}
 
 
-@pytest.mark.feature("O4", "Q5")
-def test_an_operators_hand_over_a_refused_viewers_and_a_strangers_are_in_the_audit(make: Make) -> None:
-    """With TLS the node names whom the certificate names; a command names itself, and its dry run."""
-    cluster = make()
-    secured = Secured(cluster, USERS)
-    secured.client("required")
-    secured.start("required", *cluster.nodes)
-    cluster.whole()
+@pytest.fixture
+def secured(make: Make) -> Secured:
+    """A whole cluster that requires TLS, and its client as the application."""
+    found = Secured(make(), USERS)
+    found.client("required")
+    found.start("required", *found.cluster.nodes)
+    found.cluster.whole()
+    return found
 
+
+def entries(secured: Secured, command: str, outcome: str = "") -> list[AuditEntry]:
+    """What the topic has of a command or a request by now."""
+    cluster = secured.cluster
     log, topic = cluster.client().runtime.adapters.log, TopicPartition(audit_topic(cluster.name), 0)
+    found = (AuditEntry.from_bytes(entry.value) for entry in log.read(topic, *log.bounds(topic)))
+    return [e for e in found if e.command == command and outcome in ("", e.outcome)]
 
-    def entries(command: str, outcome: str = "") -> list[AuditEntry]:
-        found = (AuditEntry.from_bytes(entry.value) for entry in log.read(topic, *log.bounds(topic)))
-        return [e for e in found if e.command == command and outcome in ("", e.outcome)]
 
-    table = cluster.table("p-0")
+@pytest.mark.feature("O4", "Q5")
+def test_an_operators_hand_over_a_refused_viewers_and_a_strangers_are_in_the_audit(secured: Secured) -> None:
+    """With TLS the node names whom the certificate names; a command names itself, and its dry run."""
+    table = secured.cluster.table("p-0")
     to, active = table.node_list[1], table.node_list[0]
     for user, code in (("vera", 8), ("eve", 8), ("olga", 0)):
         ran = secured.command(user, "required", "failover", "p-0", "--to", to)
@@ -44,8 +50,8 @@ def test_an_operators_hand_over_a_refused_viewers_and_a_strangers_are_in_the_aud
     assert secured.command("olga", "required", "config", "activate", "--dry-run").returncode == 0
     assert secured.command("olga", "required", "config", "activate").returncode == 0
 
-    wait(lambda: len(entries("HandOver")) >= 2, "both hand-overs are in the audit")
-    asked = {e.principal: e for e in entries("HandOver")}
+    wait(lambda: len(entries(secured, "HandOver")) >= 2, "both hand-overs are in the audit")
+    asked = {e.principal: e for e in entries(secured, "HandOver")}
     assert set(asked) == {"user vera", "user olga"}
     vera, olga = asked["user vera"], asked["user olga"]
     assert (vera.outcome, vera.role, vera.proven, vera.by) == ("refused", "viewer", True, active)
@@ -53,15 +59,15 @@ def test_an_operators_hand_over_a_refused_viewers_and_a_strangers_are_in_the_aud
     assert (olga.outcome, olga.role, olga.proven, olga.by) == ("done", "operator", True, active)
     assert vera.arguments == olga.arguments == {"partition": "p-0", "to": to}
     assert olga.address.startswith("127.0.0.1:")
-    strangers = entries("Hello")
+    strangers = entries(secured, "Hello")
     assert {e.principal for e in strangers} == {"user eve"}
     assert all("no role in [security.roles]" in e.reason and e.outcome == "refused" for e in strangers)
 
-    said = entries("failover")
+    said = entries(secured, "failover")
     assert [e.principal for e in said] == ["user vera", "user eve", "user olga"]
     assert [e.outcome for e in said][::2] == ["refused", "done"]
     assert not any(e.proven for e in said)
-    dry, done = entries("config activate")
+    dry, done = entries(secured, "config activate")
     assert [(e.principal, e.role, e.dry_run, e.outcome) for e in (dry, done)] == [
         ("user olga", "operator", True, "done"),
         ("user olga", "operator", False, "done"),
@@ -71,8 +77,11 @@ def test_an_operators_hand_over_a_refused_viewers_and_a_strangers_are_in_the_aud
     )
     assert [(e["by"], e["arguments"]) for e in json.loads(shown.stdout)] == [(active, {"partition": "p-0", "to": to})]
 
-    # certificates that are renewed: each node says what became of them, and who may not ask is refused
-    first, second = cluster.nodes[:2]
+
+@pytest.mark.feature("O4", "Q5")
+def test_nodes_say_what_became_of_renewed_certificates_and_the_audit_who_asked(secured: Secured) -> None:
+    """Who may not ask is refused, and that is in the audit, too."""
+    first, second = secured.cluster.nodes[:2]
     began = time.time()
     secured.renew(first)
     taken = secured.command("olga", "required", "certs", "reload", "--node", first, "--format", "json")
@@ -89,6 +98,6 @@ def test_an_operators_hand_over_a_refused_viewers_and_a_strangers_are_in_the_aud
     secured.renew(second)
     assert secured.command("olga", "required", "certs", "reload", "--node", second).returncode == 0
     assert secured.command("vera", "required", "certs", "reload", "--all").returncode == 8
-    wait(lambda: len(entries("Reload", "done")) >= 3, "the looks are in the audit")
-    assert {e.principal for e in entries("Reload", "done")} == {"user olga"}
-    wait(lambda: entries("Reload", "refused"), "the refusal is in the audit")
+    wait(lambda: len(entries(secured, "Reload", "done")) >= 3, "the looks are in the audit")
+    assert {e.principal for e in entries(secured, "Reload", "done")} == {"user olga"}
+    wait(lambda: entries(secured, "Reload", "refused"), "the refusal is in the audit")
