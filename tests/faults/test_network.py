@@ -55,6 +55,30 @@ def test_nodes_that_only_lose_each_other_change_no_role(mesh: Mesh) -> None:
 
 
 @pytest.mark.promise(3)
+def test_nodes_whose_line_refuses_take_no_role_from_each_other_once_both_have_answered(mesh: Mesh) -> None:
+    """A firewall that refuses looks like a process that has ended, so each may claim once. Then the role stays, until
+    the active node is killed."""
+    one, other = active(mesh.cluster), replica(mesh.cluster, "sync")
+    with Clients(mesh.client, "refused") as clients:
+        before = epochs(mesh.cluster)
+        for link in mesh.between(one, other):
+            link.cut()
+        passes(1.5)
+        settled = epochs(mesh.cluster)
+        assert all(settled[p] - before[p] <= 4 for p in before), f"{before}, then {settled}"
+        passes(6.0)
+        clients.flows(SERVES_AGAIN_S)
+        assert epochs(mesh.cluster) == settled, "no role went to anybody"
+        one = active(mesh.cluster)
+        mesh.cluster.kill(one)
+        replaced(mesh.cluster, one)
+        mesh.heal()
+        mesh.cluster.whole()
+        clients.flows(SERVES_AGAIN_S)
+    judge(mesh.cluster, clients)
+
+
+@pytest.mark.promise(3)
 def test_with_a_quorum_nodes_that_only_lose_each_other_change_no_role_as_long_as_a_third_reaches_both(
     make: Make,
 ) -> None:

@@ -3,13 +3,16 @@ was told, and one order of them all explains what was read (D4, D5)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from halog.embedded import EmbeddedSite
 from tests.faults.clients import ClientProcess
 from tests.faults.history import Outcome
+from tests.faults.links import Link
 from tests.faults.mesh import CLIENT, Mesh
-from tests.faults.scene import SERVER_BACK_S, SERVES_AGAIN_S, active, complete
+from tests.faults.scene import SERVER_BACK_S, SERVES_AGAIN_S, active, complete, epochs
 from tests.faults.spread import Spread, judge
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import passes, wait
@@ -133,20 +136,26 @@ def test_the_broker_is_killed_and_started_again(cluster: Cluster, site: Embedded
 
 
 @pytest.mark.promise(5)
-def test_two_participants_cannot_reach_each_other(mesh: Mesh) -> None:
-    """Who is in doubt cannot ask, and the decision does not arrive, until somebody else is active or the way open."""
+@pytest.mark.parametrize("how", [Link.cut, Link.hold], ids=["refuses", "silent"])
+def test_two_participants_cannot_reach_each_other(mesh: Mesh, how: Callable[[Link], None]) -> None:
+    """For long, and both stay active: decisions go by the coordinator, whoever dies of those who wait for them."""
     apart(mesh.cluster)
-    links = mesh.between(active(mesh.cluster, FIRST), active(mesh.cluster, OTHER))
-    with Spread(mesh.client, "spread-cut") as clients:
-        for link in links:
-            link.cut()
-        clients.flows(2 * SERVES_AGAIN_S)
-        passes(2.0)
-        clients.flows(2 * SERVES_AGAIN_S)
+    one, other = active(mesh.cluster, FIRST), active(mesh.cluster, OTHER)
+    with Spread(mesh.client, f"spread-{how.__name__}") as clients:
+        for link in mesh.between(one, other):
+            how(link)
+        passes(1.0)
+        clients.flows(SERVES_AGAIN_S)
+        passes(4.0)
+        began = epochs(mesh.cluster)
+        other_clients = ClientProcess(mesh.cluster, clients)
+        other_clients.process.kill()
+        clients.flows(SERVES_AGAIN_S)
+        assert epochs(mesh.cluster) == began, "no role went to anybody"
         mesh.heal()
         complete(mesh.cluster)
         clients.flows(SERVES_AGAIN_S)
-    judge(mesh.cluster, clients)
+    judge(mesh.cluster, clients, other_clients)
 
 
 @pytest.mark.promise(5)

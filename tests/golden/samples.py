@@ -34,7 +34,7 @@ from halog.metadata import (
 )
 from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Versioned
-from halog.runtime.membership import challenges
+from halog.runtime.membership import challenges, decision_relay
 from halog.runtime.merge import spark_results
 from halog.runtime.node import cluster_identity
 from halog.runtime.placement import auto_rebalance
@@ -147,6 +147,7 @@ ZNODES: Mapping[str, Znode] = {
     "closed": of(restore_requests.ClosedBranch, restore_requests._CLOSED),
     "cluster": of(cluster_identity.Identity, cluster_identity._IDENTITY),
     "config": of(config_versions.Version, config_versions.VERSIONS),
+    "decisions": of(decision_relay.DecisionBatch, decision_relay._DECODER.decode),
     "drained": of(drains.DrainMark, drains._MARK),
     "holders": of(log_holds.Hold, log_holds._HOLD.decode),
     "level": of(cluster_level.ClusterLevel, cluster_level._LEVEL),

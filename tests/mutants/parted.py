@@ -59,6 +59,26 @@ def nobody_is_challenged_before_its_silence_counts() -> None:
     real = patch(Challenges, "due", due)
 
 
+@mutant("R4", SEEDS)
+def a_line_that_refuses_is_a_death_whatever_is_answered() -> None:
+    """Each side claims from the other for as long as it refuses."""
+
+    def lives(self: Challenges, now: int, silent_since: int) -> bool:
+        return not self.is_refused and real(self, now, silent_since)
+
+    real = patch(Challenges, "lives", lives)
+
+
+@mutant("R4", SEEDS)
+def each_refusal_is_news() -> None:
+    """What was answered before the last one counts for nothing, and there is one with each keep-alive."""
+
+    def refused(self: Challenges, now: int) -> None:
+        self._refused_at = now
+
+    patch(Challenges, "refused", refused)
+
+
 @mutant("R4", WITH_QUORUM)
 def with_a_quorum_an_answer_keeps_nobody_from_an_election() -> None:
     """Each side has one by the third node, and takes the role from the other."""

@@ -5,6 +5,9 @@ does). What is watched: nobody claims what a node that answers is active for, as
 asked for) through others; and one that was stopped, or died behind the cut, or lost its quorum by it, is replaced
 within the time that its silence takes. Nothing else goes wrong in these histories.
 
+In half of them the line is silent. In the others it refuses, as a firewall may, which looks as if the process had
+ended: then each side claims at once, and the role may go back and forth until both have answered, but no longer.
+
 They are histories of their own, from 11 * 2^20 + 2^19 on, drawn from chances of their own.
 """
 
@@ -27,6 +30,9 @@ BEGUN_MS: Final = 650.0
 PATIENCE_MS: Final = 60
 """As `members.SILENCE_MS`."""
 TURN_MS: Final = 5.0
+KEEP_ALIVE_MS: Final = 20.0
+SETTLED_MS: Final = 2.0 * PATIENCE_MS
+"""From the moment that a line refuses to one where both sides know that the other one lives."""
 REPLACED_MS: Final = 3.0 * PATIENCE_MS + 120.0
 """From the death of an active node, which may have answered just before, to another one that serves."""
 
@@ -47,6 +53,8 @@ class Parted:
         """Does everybody live just now, and has for long enough?"""
         self._active: Member | None = None
         """Whose line is cut."""
+        self.settles_at = 0.0
+        """Until then a line that refuses may be taken for a death."""
 
     def prepare(self, length: float) -> float:
         """Draw what is cut, and who dies or is stopped; how much longer such a history takes."""
@@ -79,14 +87,31 @@ class Parted:
         self.calm = not alone and 1 + len(reached) >= table.quorum
         if table.quorum and self.calm:
             world.cover.hit("line cut, a third node reaches both")
+        refuses = random.Random(f"{world.seed}/refuses").random() < 0.5
+        if refuses:
+            world.cover.hit("line refuses")
+            self.settles_at = world.engine.now + SETTLED_MS
         for lost in others if alone else [other]:
             for src, dst in ((active.name, lost), (lost, active.name)):
                 world.cuts.add((src, dst))
-                world.engine.at(PATIENCE_MS, faults.notice_cut, world, src, dst)
+                if refuses:
+                    world.engine.at(rng.uniform(0.0, 2.0), self._refused, src, dst)
+                else:
+                    world.engine.at(PATIENCE_MS, faults.notice_cut, world, src, dst)
                 world.engine.at(lasts, faults.heal_cut, world, src, dst)
         if alone and len(others) >= table.quorum:
             world.cover.hit("active cut off from its quorum")
             world.engine.at(REPLACED_MS, self._replaced, active.me)
+
+    def _refused(self, src: str, dst: str) -> None:
+        """`dst` is refused by the address of `src`, again and again: as if that process had ended."""
+        world, p, q = self.world, self.world.nodes[dst].process, self.world.nodes[src].process
+        if (src, dst) not in world.cuts or world.healed:
+            return
+        if p is not None and q is not None and not p.paused:
+            self._known(p.me, q.me).refused(int(world.engine.now))
+            world.members.doubt_at_once(dst, src)
+        world.engine.at(KEEP_ALIVE_MS, self._refused, src, dst)
 
     def _goes(self, rng: random.Random) -> None:
         """The active node is killed, or stopped: its silence is real by now."""
@@ -136,14 +161,17 @@ class Parted:
 
     def _challenge(self, p: Process, q: Process) -> None:
         lost = (q.name, p.name) in self.world.cuts or (p.name, q.name) in self.world.members.doubts
-        known = self.challenges.setdefault((p.me, q.me), Challenges(PATIENCE_MS))
+        known = self._known(p.me, q.me)
         if not lost:
-            known.over()
+            known.heard()
             return
         number = known.due(int(self.world.engine.now), PATIENCE_MS)
         if number is not None and p.coordinator.up:
             way = 2 * self.world.nature.delay(self.world.nature.cas)
             self.world.engine.at(way, self._asked, p, q, number)
+
+    def _known(self, p: Member, q: Member) -> Challenges:
+        return self.challenges.setdefault((p, q), Challenges(PATIENCE_MS))
 
     def _asked(self, p: Process, q: Process, number: int) -> None:
         if q.alive and not q.paused and q.coordinator.up:
@@ -152,19 +180,20 @@ class Parted:
             self.world.engine.at(way, self.challenges[p.me, q.me].answered, number)
 
     def answering(self, p: Process) -> frozenset[Member]:
-        """Whom `p` does not hear, and knows to live. Where a process is no more its sockets say so."""
+        """Whom `p` does not hear, and knows to live."""
         if not given(self.world.seed) or self.world.healed:
             return frozenset()
         now, doubts = int(self.world.engine.now), self.world.members.doubts
         found = frozenset(
-            q.me
-            for q in self.world.processes()
-            if (p.name, q.name) in doubts and (known := self.challenges.get((p.me, q.me))) and known.lives(now, 0)
+            q
+            for (asker, q), known in self.challenges.items()
+            if asker == p.me and (p.name, q.node) in doubts and known.lives(now, 0)
         )
         self.told[p.me] = found
         return found
 
     def table_set(self, old: PartitionTable, new: PartitionTable) -> None:
         """A compare-and-set went through: the role stays where it is, whoever has lost whom."""
-        if self.calm and self.world.cuts and new.epoch != old.epoch:
+        settled = self.world.engine.now >= self.settles_at
+        if self.calm and settled and self.world.cuts and new.epoch != old.epoch:
             demand(new.active == old.active, f"R4: {new.active} takes over from {old.active}, which lives and answers")

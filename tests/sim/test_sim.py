@@ -348,6 +348,7 @@ INTERESTING = [
     "line cut, a third node reaches both",
     "active cut off from its quorum",
     "line cut",
+    "line refuses",
     "challenge answered",
     "died behind the cut",
     "stopped behind the cut",

@@ -2,16 +2,18 @@
 
 There is one attempt for each time the core asks. The core asks again as long as it needs to, so a request that is under
 way is not begun again, and one that waits for a partition which nobody serves is dropped. A participant is told of a
-commit until it confirms; a participant in doubt asks the first partition. This module decides nothing.
+commit until it confirms; a participant in doubt asks the first partition. Where the node that serves a partition lives,
+and the line to it is cut, both go by the coordinator. This module decides nothing.
 """
 
 from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from halog.core import effects as fx, events as ev
+from halog.core.ids import Member
 from halog.runtime.client.vote_calls import ABORTED, COMMITTED, EXPIRED, Ballots, attempt
 from halog.runtime.rpc import frames
 from halog.runtime.support.keyed_executor import Errands
@@ -28,11 +30,22 @@ log."""
 ATTEMPT_S = 1.0
 
 
+class Detour(Protocol):
+    """A `Detour` reaches nodes that live and are not heard."""
+
+    def to(self, partition: str) -> Member | None:
+        """Return the run that serves this partition, if it is such a one."""
+
+    def ask(self, other: Member, r: frames.Decide, within_s: float) -> str | None:
+        """Return how the transaction stands at this run; None: it has not said within this time, in seconds."""
+
+
 class DecisionDelivery:
     """A `DecisionDelivery` serves one hosting node. `ballots` is set once the node has joined."""
 
-    def __init__(self, ballots: Ballots) -> None:
+    def __init__(self, ballots: Ballots, detour: Detour) -> None:
         self._ballots = ballots
+        self._detour = detour
         self._errands = Errands("halog-settling", EACH, THREADS)
         self._telling = set[tuple[str, str, bytes, bool]]()
         """Holds what partitions that this node serves were told and have not answered: by whom, which partition,
@@ -94,4 +107,5 @@ class DecisionDelivery:
 
     def _ask(self, r: frames.Decide) -> str | None:
         """Return the answer; None if no node is there to answer."""
-        return attempt(self._ballots, r, ATTEMPT_S)
+        other = self._detour.to(r.partition)
+        return attempt(self._ballots, r, ATTEMPT_S) if other is None else self._detour.ask(other, r, ATTEMPT_S)

@@ -129,6 +129,10 @@ class Ballots:
             lambda token: ev.DecideAsked(token, r.tx, r.commit, r.decides, r.participants, patient=True),
         )
 
+    def serves(self, partition: str) -> bool:
+        """Say whether this node is active for it."""
+        return self._asker.serving(partition) is not None
+
     def decide(self, r: frames.Decide, until: float, site: str | None = HERE) -> tuple[str, int]:
         """Return how it stands there, and its lsn; raises any other answer. `site`: only this site is asked."""
         copy = self._asker.serving(r.partition)
@@ -179,3 +183,9 @@ def attempt(ballots: Ballots, r: frames.Decide, within_s: float, site: str | Non
     except HalogError:
         outcome = UNKNOWN
     return None if outcome == UNKNOWN and time.monotonic() >= until else outcome
+
+
+def decided_here(ballots: Ballots, r: frames.Decide, within_s: float = 1.0) -> str:
+    """Return how the transaction stands in a partition that this node serves; "": it serves it no more, or nobody can
+    say yet."""
+    return (attempt(ballots, r, within_s) or "") if ballots.serves(r.partition) else ""

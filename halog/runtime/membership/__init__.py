@@ -1,1 +1,1 @@
-"""This room knows who is up: registration, challenges, addresses, the quorum of nodes, the witness."""
+"""This room knows who is up: registration, challenges, addresses, the quorum of nodes, the witness, cut lines."""

@@ -167,9 +167,15 @@ class Membership:
             return
         link.heard_ms = self.clock()
         link.turns.heard(link.heard_ms)
-        came = not link.up and link.peer is not None and not link.left and not self._expired(link)
+        came = not link.up and self._stands(link) and not link.left and not self._expired(link)
         if came or (offline is not None and offline != link.offline):
             self._heard_news(link, link.up or came, link.offline if offline is None else offline)
+
+    def _stands(self, link: NodeLink) -> bool:
+        """Say whether there is a connection to it that lasts: at an address that has broken them one may be made that
+        breaks at once, too."""
+        lasts = not link.challenges.is_refused or self.clock() - link.dialled_ms >= self.keep_alive_ms
+        return link.peer is not None and lasts
 
     def _heard_news(self, link: NodeLink, up: bool, offline: str) -> None:
         before = link.present
@@ -177,8 +183,8 @@ class Membership:
             link.lost, link.down_before = f"it is offline: {offline}", True
         link.up, link.offline, link.dead = up, offline, False
         was_cut, link.cut = link.cut, link.cut and not link.present
-        if link.present:
-            link.challenges.over()
+        if link.up:
+            link.challenges.heard()
         if link.present and was_cut and link.cut_told:
             link.cut_told = False
             self.line(link.info.name, True, "it is heard again")
@@ -340,7 +346,7 @@ class Membership:
         if peer is None and why == UNREACHED:  # no evidence that it is no more: its silence will tell
             link.unreached_ms = link.unreached_ms or self.clock()
         elif peer is None:
-            self._down(link, why, dead=True)
+            self._refused(link, why)
         elif self.closed:
             peer.close()
         elif broke.is_set():  # its end came before it was ours
@@ -446,8 +452,10 @@ class Membership:
             link.retry_ms = now + (REFUSED_MS if link.refused else self.keep_alive_ms)
         if lasted:
             self._dial(link)
+        elif link.refused:
+            self._down(link, link.refused)
         else:
-            self._down(link, link.refused or BREAKS, dead=not link.refused)
+            self._refused(link, BREAKS)
 
     def broken(self, node: str) -> None:
         """A connection from this member broke: see whether it still answers."""
@@ -480,8 +488,14 @@ class Membership:
 
     # --- what follows ---
 
+    def _refused(self, link: NodeLink, why: str) -> None:
+        """Take it for down, as its address refuses or breaks connections: this is evidence that its process is no more,
+        unless it answers a challenge from now on."""
+        link.challenges.refused(self.clock())
+        self._down(link, why)
+
     def _down(self, link: NodeLink, why: str, *, dead: bool = False) -> None:
-        """Take it for down. `dead`: this is evidence that its process is no more, or will be replaced in any case."""
+        """Take it for down. `dead`: its process is no more, or will be replaced in any case."""
         link.dead = link.dead or dead
         if link.up:
             told = link.left or not link.present  # else it told so itself

@@ -63,7 +63,7 @@ class NodeLink:
         self.challenges = Challenges(patience_ms)
         self.dead = self.cut = self.cut_told = False
         self.cut_ms = 0
-        """Is there evidence that its process is no more; does it live, and is not heard?"""
+        """Is its process known to be no more; does it live, and is not heard?"""
         self.unreached_ms = 0
         """Since when no connection to it can be made, for whatever reason but that it is refused; 0: one can."""
         self.dialled_ms = 0

@@ -12,12 +12,14 @@ from halog.core import effects as fx
 from halog.core.ids import Member
 from halog.core.settings import Settings, Sites, SiteVotes, Sync
 from halog.ports import TopicPartition
+from halog.runtime.client.vote_calls import Ballots, decided_here
 from halog.runtime.events.audit_trail import AuditTrail
 from halog.runtime.events.history import History
 from halog.runtime.events.reporter import EventReporter
 from halog.runtime.host.host import Host, OutcomeDelivery
 from halog.runtime.host.services import CopyRequests, NodeContext, TableFeed
 from halog.runtime.host.snapshotter import Policy, Snapshots
+from halog.runtime.membership.decision_relay import DecisionRelay
 from halog.runtime.merge.compensation import Compensations
 from halog.runtime.merge.epoch_reopening import Due, hand_over
 from halog.runtime.merge.restore_driver import RestoreDriver
@@ -25,6 +27,7 @@ from halog.runtime.node.paces import Paces
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.host_port import CopyPolicy
 from halog.runtime.rpc.remote_sites import RemotePaces, RemoteSites
+from halog.runtime.rpc.router import Router
 from halog.runtime.sites.acknowledgements import AcknowledgementReceiver, AcknowledgementSender, SyncWaitWatch
 from halog.runtime.sites.divergence_count import DivergenceCount
 from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorDuties
@@ -82,6 +85,19 @@ def make_host(
     requests = CopyRequests() if others is None else others
     settings = core_settings(c)
     return Host(context, settings, policies, a.log, store, tables, snapshots, telling, settling, requests, roles_seen)
+
+
+def make_relay(
+    me: Member, a: Adapters, router: Router, ballots: Ballots, answering: Callable[[], frozenset[Member]]
+) -> DecisionRelay:
+    """Return what settles transactions with the nodes in `answering`: they live, and are not heard."""
+
+    def to(partition: str) -> Member | None:
+        known = router.tables.get(partition)
+        active = None if known is None else known[1].active
+        return active if active in answering() else None
+
+    return DecisionRelay(me, a.coordinator, to, partial(decided_here, ballots))
 
 
 def homes_of(c: Config) -> set[str]:

@@ -43,7 +43,7 @@ from halog.runtime.merge.compensation import Compensate, by_the_rules
 from halog.runtime.node import cluster_identity as belonging
 from halog.runtime.node.access import Access
 from halog.runtime.node.admin import Operators
-from halog.runtime.node.assembly import OtherSites, make_audit, make_host, make_telling
+from halog.runtime.node.assembly import OtherSites, make_audit, make_host, make_relay, make_telling
 from halog.runtime.node.client_half import ClientHalf, make_asker
 from halog.runtime.node.cluster_watch import CoordinatorWatch
 from halog.runtime.node.coordinator_memo import CoordinatorMemo
@@ -131,7 +131,8 @@ class Runtime:
             if hosts and config.other_sites
             else None
         )
-        settling = DecisionDelivery(self.ballots)
+        self._relay = make_relay(run.member, adapters, known.router, self.ballots, lambda: self.members.answering)
+        settling = DecisionDelivery(self.ballots, self._relay)
         self.host: Host | None = make_host(
             config, adapters, context, known.tables, telling, settling, self._others, known.lives.role_seen, paces
         )
@@ -226,7 +227,15 @@ class Runtime:
         lives = partial(duplicates.lives, a.channel, self._hello)
         self._registration = Registration(a.coordinator, info, wait_s, self.asker, host, lives)
         self._membership = NodeMembership(
-            config, a, self._hello, self._known, host, self.zoning, self._registration, self.telling
+            config,
+            a,
+            self._hello,
+            self._known,
+            host,
+            self.zoning,
+            self._registration,
+            self.telling,
+            self._relay.lost_at,
         )
         self.members = self._membership.members
         members = None if host is None else self.members
@@ -393,6 +402,7 @@ class Runtime:
         self._half.close()
         self._afar.close()
         self._membership.close()
+        self._relay.close()
         if self.host is not None:
             self.host.close()
         if self._others is not None:

@@ -34,10 +34,13 @@ class NodeMembership:
         zoning: NodeQuorum,
         registration: Registration,
         telling: EventReporter,
+        lost_at: Callable[[str], None],
     ) -> None:
+        """`lost_at` is told of a node that does not hear this one, again and again."""
         self._host = host
         self._lives = known.lives
         self._own = known.own
+        self._lost_at = lost_at
         self._zoning = zoning
         me, timing = registration.info.member, config.timing
         offline = known.router.offline
@@ -92,6 +95,7 @@ class NodeMembership:
         self.members.challenge_answered(node, incarnation, number)
 
     def _is_lost_at(self, node: str) -> None:
+        self._lost_at(node)
         self.members.is_lost_at(node)
 
 

@@ -34,7 +34,9 @@ from halog.metadata import (
 from halog.metadata.partition_tables import change_table
 from halog.ports import Coordinator
 from halog.runtime.membership.challenges import Challenging
+from halog.runtime.membership.decision_relay import DecisionRelay
 from halog.runtime.placement import plan as plans
+from halog.runtime.rpc import frames
 from halog.runtime.sites import split_watch, voting
 from halog.testing.cluster import wait_until
 
@@ -97,6 +99,23 @@ def on_line(path: str, act: Callable[[Challenging], object], *, met: bool = True
 
     return do
 
+
+def relaying(path: str, act: Callable[[DecisionRelay], object]) -> Callable[[Coordinator], None]:
+    """What the node A does there."""
+
+    def do(coordinator: Coordinator) -> None:
+        before = coordinator.get(path)
+        me = DecisionRelay(Member("A", 1), coordinator, lambda _: None, lambda _: "committed")
+        try:
+            act(me)
+            wait_until(lambda: coordinator.get(path) != before, "it writes")
+        finally:
+            me.close()
+
+    return do
+
+
+QUESTION = {"partition": "p-0", "tx": "07" * 16, "commit": False, "decides": True, "participants": ["p-0", "p-1"]}
 
 LISTED = msgspec.structs.replace(TABLE, replicas=(Replica("B", 2, SYNC), Replica("C", 3, ASYNC)))
 DEFINED = msgspec.to_builtins(PartitionDefinition(("A", "B"), 1, "enabled"))
@@ -253,6 +272,19 @@ CHANGES = [
         {**LINE, "asker": 0},
         on_line("lines/B/A", lambda me: me.ask(Member("B", 2), 5, lost=True), met=False),
         "asker",
+    ),
+    Change(
+        "decisions/A/B",
+        {"asker": 2, "of": 1, "number": 4, "questions": [QUESTION]},
+        relaying("decisions/A/B", lambda me: me.lost_at("B")),
+        "answered",
+        ("questions",),
+    ),
+    Change(
+        "decisions/B/A",
+        {"asker": 1, "of": 2, "number": 4, "questions": []},
+        relaying("decisions/B/A", lambda me: me.ask(Member("B", 2), frames.Decide("p-0", bytes(16), True, False), 0.1)),
+        "questions",
     ),
     Change(
         "level",

@@ -48,6 +48,28 @@ def test_what_was_answered_in_an_earlier_silence_or_never_asked_is_worth_nothing
     assert not asked.lives(1_200, 800)
 
 
+@pytest.mark.feature("R4", "N4")
+def test_one_whose_address_refuses_is_asked_at_once_and_what_it_answered_before_is_worth_nothing() -> None:
+    asked = Challenges(PATIENCE)
+    before = asked.due(1_000, 200)
+    assert before is not None
+    asked.answered(before)
+    assert asked.lives(1_010, 800)
+    asked.refused(1_020)
+    assert not asked.lives(1_020, 800)
+    since = asked.due(1_021, 0)
+    assert since is not None
+    asked.answered(since)
+    asked.refused(1_100)  # again: nothing new
+    assert asked.lives(1_110, 800)
+    assert asked.lives(1_110, 1_109), "frames that are still on their way from it say nothing"
+    assert asked.due(1_022, 0) is None
+    assert not asked.lives(1_022 + 2 * PATIENCE, 800)
+    asked.heard()
+    assert not asked.is_refused
+    assert asked.due(2_000, 0) is None
+
+
 @pytest.mark.feature("R4", "P10")
 def test_an_active_that_is_not_heard_and_answers_is_not_replaced() -> None:
     core, _ = replica()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from halog.core import effects as fx, events as ev
+from halog.core.ids import Member
 from halog.errors import ClosedError, OverloadedError, PartitionUnavailableError
 from halog.runtime.client.outcome_delivery import DecisionDelivery
 from halog.runtime.rpc import frames
@@ -71,13 +72,27 @@ class Copy:
         action()
 
 
+class Detour:
+    """The line to the node that serves "beyond" is cut; it answers by the coordinator."""
+
+    def __init__(self) -> None:
+        self.asked: list[frames.Decide] = []
+
+    def to(self, partition: str) -> Member | None:
+        return Member("B", 1) if partition == "beyond" else None
+
+    def ask(self, other: Member, r: frames.Decide, within_s: float) -> str | None:
+        self.asked.append(r)
+        return "committed"
+
+
 Parts = tuple[DecisionDelivery, Ballots, Any]
 
 
 @pytest.fixture
 def settling() -> Iterator[Parts]:
     ballots = Ballots()
-    made = DecisionDelivery(ballots)  # type: ignore[arg-type]
+    made = DecisionDelivery(ballots, Detour())  # type: ignore[arg-type]
     yield made, ballots, Copy()
     made.close()
     ballots.let.set()
@@ -97,6 +112,15 @@ def test_a_partition_that_nobody_serves_holds_up_no_decision_for_others(settling
     s.ask_decision(copy, fx.AskDecision(b"y" * 16, "healthy"))
     wait_until(lambda: len(copy.told) == 2, "the decision was not passed on")
     assert ballots.asked["dead"] <= 2, "they wait all the while"
+
+
+def test_behind_a_cut_line_it_is_told_and_asked_by_the_coordinator(settling: Parts) -> None:
+    s, ballots, copy = settling
+    s.spread(copy, spread("beyond", 7, 1)[0])
+    wait_until(lambda: copy.told == [ev.Confirmed((7).to_bytes(16, "big"), "beyond")], "it is told")
+    s.ask_decision(copy, fx.AskDecision(b"y" * 16, "beyond"))
+    wait_until(lambda: copy.told[1:] == [ev.DecideAsked(0, b"y" * 16, True, False)], "it is asked")
+    assert not ballots.asked["beyond"]
 
 
 def test_what_waits_for_a_partition_that_nobody_serves_is_dropped(settling: Parts) -> None:

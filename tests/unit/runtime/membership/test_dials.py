@@ -86,6 +86,8 @@ class World:
         self.wire = Wire()
         self.ms = NOON_MS
         self.said: list[str] = []
+        self.asked: list[int] = []
+        """The numbers of the challenges of B."""
         hello = frames.Hello("c", "A", 1)
         wire: Any = self.wire
         self.membership = Membership(
@@ -96,10 +98,21 @@ class World:
             60_000,
             lambda _, why: self.said.append(why),
             lambda work: work(),
+            challenger=self,
             clock=lambda: self.ms,
         )
         self.membership.registrations({"A": ME, "B": OTHER})
         self.membership.heard("B", 1)
+
+    def met_soon(self, node: str) -> None:
+        """B is there from the beginning."""
+
+    def ask(self, other: Member, number: int, lost: bool) -> None:
+        self.asked.append(number)
+
+    def next_tick(self) -> None:
+        self.ms += KEEP_ALIVE_MS
+        self.membership.tick()
 
     @property
     def up(self) -> bool:
@@ -196,7 +209,63 @@ def test_a_connection_that_breaks_soon_after_it_was_made_is_not_dialled_in_a_cir
     world.membership.tick()
     assert len(world.wire.lines) == 3, "it is asked again, in its time"
     world.membership.heard("B", 1)
+    assert not world.up, "this one may break, too"
+    world.ms += KEEP_ALIVE_MS
+    world.membership.heard("B", 1)
     assert world.up
+
+
+@pytest.mark.feature("N4", "R4")
+@pytest.mark.parametrize("how", ["refuses", "resets", "ends"])
+def test_a_line_that_refuses_is_no_death_once_the_node_has_answered(world: World, how: str) -> None:
+    """A firewall refuses in place of a process that lives. It is taken for dead at once, as a process that has ended
+    must be; and then asked."""
+    world.wire.how = how
+    world.wire.lines[0].end()
+    assert not world.up
+    world.next_tick()
+    (number,) = world.asked
+    assert world.membership.answering == frozenset()
+    world.membership.challenge_answered("B", 1, number)
+    world.next_tick()
+    assert world.membership.answering == {Member("B", 1)}
+    for _ in range(3 * 60_000 // KEEP_ALIVE_MS):  # refused again and again: nothing new
+        world.next_tick()
+        world.membership.challenge_answered("B", 1, world.asked[-1])
+        assert world.membership.answering == {Member("B", 1)}
+        assert not world.up
+    for _ in range(2 * 60_000 // KEEP_ALIVE_MS + 2):  # it is no more: nobody answers
+        world.next_tick()
+    assert world.membership.answering == frozenset()
+    world.wire.how = "stays"
+    world.next_tick()
+    world.ms += KEEP_ALIVE_MS
+    world.membership.heard("B", 1)
+    assert world.up
+
+
+@pytest.mark.feature("N4", "R4")
+def test_what_was_answered_before_an_address_refused_is_worth_nothing(world: World) -> None:
+    """It was silent, and answered; now its process has ended."""
+    world.ms += 50_000
+    world.membership.tick()
+    world.membership.challenge_answered("B", 1, world.asked[-1])
+    world.ms += 20_000
+    world.membership.tick()
+    assert world.membership.answering == {Member("B", 1)}
+    world.wire.how = "refuses"
+    world.wire.lines[0].end()
+    world.next_tick()
+    assert world.membership.answering == frozenset()
+
+
+@pytest.mark.feature("N4", "R4")
+def test_nobody_is_asked_whose_host_says_that_it_is_no_more(world: World) -> None:
+    world.wire.how = "refuses"
+    world.membership.said_goodbye("B", 1)
+    for _ in range(10):
+        world.next_tick()
+    assert world.asked == []
 
 
 @pytest.mark.feature("N4")
