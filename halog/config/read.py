@@ -8,6 +8,7 @@ stopping at it.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import difflib
 import functools
 import json
@@ -198,6 +199,8 @@ class _Reader:
         return self.scalar(hint, value, where)
 
     def scalar(self, kind: type[Any], value: Any, where: str) -> Any:
+        if kind is str and type(value) is datetime.date:  # TOML has dates of its own, and people write them so
+            return value.isoformat()
         if type(value) is not (str if kind is Path else kind):
             return self.wrong(where, f"must be {_KIND_NAMES[kind]}, is {json.dumps(value, default=str)[:80]}")
         if kind is Path and not value:

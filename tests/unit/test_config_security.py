@@ -146,3 +146,11 @@ def test_the_doctor_names_who_takes_plain_text() -> None:
     (good,) = findings({"B": {"plain_text": None}})
     assert good.result == "ok"
     assert list(findings({"C": {"error": "silent"}})) == []
+
+
+@pytest.mark.feature("N5")
+def test_the_day_may_be_a_date_of_toml() -> None:
+    assert parsed({"plaintext_until": DAY}).security.plaintext_until == "2027-06-30"
+    moment = datetime.datetime(2027, 6, 30, tzinfo=datetime.UTC)
+    said = dict(problems_of(table({"plaintext_until": moment}), "halog.toml"))
+    assert "must be a string" in said["security.plaintext_until"]
