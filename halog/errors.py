@@ -36,7 +36,8 @@
     │   ├── RecordFormatError     bytes that are no record, or no value
     │   │   └── LaterRecordError  a record or a row that a later version of halog wrote (exit 7)
     │   ├── DivergedError         this history and the log's are not one
-    │   └── PartedError           two sites have gone on each by itself
+    │   ├── PartedError           two sites have gone on each by itself
+    │   └── LogAccessError        brokers do not allow it                   (exit 8)
     ├── CoordinatorError          ZooKeeper said no
     │   ├── VersionError          a compare-and-set found another version
     │   └── ZnodeAccessError      a znode belongs to somebody else          (exit 8)
@@ -275,6 +276,12 @@ class NothingToDoError(RefusedError):
 
 class LogError(HalogError):
     """The log cannot be read or written as it stands."""
+
+
+class LogAccessError(LogError):
+    """Brokers do not allow this process what it asked for; nothing was done. `evidence`: address."""
+
+    exit_code = 8
 
 
 class RecordFormatError(LogError):

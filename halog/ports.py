@@ -337,6 +337,10 @@ class Peer(Protocol):
         """Return why the two sides came not to trust each other, by TLS, once the connection has ended so; "": it did
         not."""
 
+    @property
+    def aged(self) -> bool:
+        """Say whether another connection should take its place, since certificates may have changed."""
+
     def send(self, frame: bytes) -> None:
         """Send one frame in order, at once or from a queue; UnreachableError if the connection is known to be
         broken."""

@@ -91,8 +91,8 @@ def token(user: str, seconds: float = 3600) -> str:
 
 
 @contextmanager
-def secured_site(directory: Path, host: str = "127.0.0.1") -> Iterator[SecuredSite]:
-    """Run such a site."""
+def secured_site(directory: Path, host: str = "127.0.0.1", *, closed: bool = False) -> Iterator[SecuredSite]:
+    """Run such a site. `closed`: its broker allows only what an ACL allows."""
     certs, words = directory / "certs", ["--certs-dir", str(directory / "certs")]
     for command in (
         ["create-ca", "--cluster", "fleet"],
@@ -102,7 +102,7 @@ def secured_site(directory: Path, host: str = "127.0.0.1") -> Iterator[SecuredSi
     ):
         assert main(["certs", *command, *words]) == 0
     ports = [_free(host) for _ in range(2)]
-    secure = SecureListeners(str(certs), ports[0], ports[1], host, (SCRAM, OAUTHBEARER))
+    secure = SecureListeners(str(certs), ports[0], ports[1], host, (SCRAM, OAUTHBEARER), closed=closed)
     site = EmbeddedSite(directory / "site", secure=secure)
     with site:
         made = SecuredSite(site, certs, *(f"{host}:{port}" for port in ports))

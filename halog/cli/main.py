@@ -99,7 +99,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "halog.cli.certs.commands:certs",
         "Make and check certificates, renew them, replace the authority that signs them.",
     ),
-    "acl": ("halog.cli.acl.commands:acl", "Give the znodes to the cluster alone; say who may use them."),
+    "acl": ("halog.cli.acl.commands:acl", "Say who may use Kafka and ZooKeeper, and see to it."),
     "recover": (
         "halog.cli.cluster.recover:recover",
         "Make ZooKeeper's tables anew from the logs, after it lost its data.",

@@ -93,6 +93,8 @@ class SecureListeners:
     mechanisms: tuple[str, ...] = ("SCRAM-SHA-512",)
     """How clients of `sasl_ssl` may show who they are. With OAUTHBEARER tokens without a signature are taken: that is
     for tests alone."""
+    closed: bool = False
+    """Does the broker allow only what an ACL allows? False: all that no ACL is about, too."""
 
     def __post_init__(self) -> None:
         checked_host(self.host)
@@ -114,6 +116,9 @@ class SiteInfo:
     cached: bool = True  # nothing had to be fetched or built for this start
     kafka_ms: int = 0  # from the start of the command until a metadata answer
     zookeeper_ms: int = 0  # from the start of the command until "Mode: standalone"
+    kafka_ssl: str = ""  # where Kafka takes TLS and a certificate; "": nowhere
+    kafka_sasl_ssl: str = ""  # where Kafka takes TLS and a password
+    zookeeper_tls: str = ""  # where ZooKeeper takes TLS
 
     @property
     def pid(self) -> int:

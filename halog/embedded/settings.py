@@ -79,7 +79,7 @@ def _secured(made: dict[str, str | int], secure: SecureListeners) -> dict[str, s
         # Rights by ACLs. Who comes in plain text comes from this machine, and makes users and ACLs.
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
-        "allow.everyone.if.no.acl.found": "true",
+        "allow.everyone.if.no.acl.found": "false" if secure.closed else "true",
     }
     for mechanism in secure.mechanisms:
         login = f"listener.name.sasl_ssl.{mechanism.lower()}.sasl.jaas.config"

@@ -176,6 +176,7 @@ class Supervisor:
             cached=self.launch.cached,
             kafka_ms=self.servers["kafka"].ready_ms,
             zookeeper_ms=self.servers["zookeeper"].ready_ms,
+            **self._sealed_doors(),
         )
         try:
             datadir.write_private(self.root / datadir.STATE, info.to_dict())
@@ -184,6 +185,14 @@ class Supervisor:
             self.published = False
             _log(f"{datadir.STATE} could not be written, going on trying: {e.strerror}")
         return info
+
+    def _sealed_doors(self) -> dict[str, str]:
+        found, kafka, zookeeper = dict[str, str](), self.launch.secure, self.launch.zookeeper_tls
+        if kafka is not None:
+            found |= {"kafka_ssl": f"{kafka.host}:{kafka.ssl}", "kafka_sasl_ssl": f"{kafka.host}:{kafka.sasl_ssl}"}
+        if zookeeper is not None:
+            found["zookeeper_tls"] = f"{self.launch.host}:{zookeeper.port}"
+        return found
 
     # ---- the loop
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from halog.adapters.tcp import handshakes, security
+from halog.adapters.tcp import handshakes, security, stream
 from halog.adapters.tcp.channel import TcpChannel
 from halog.adapters.tcp.framing import pack
 from halog.adapters.tcp.security import CertificateFiles, ChannelSecurity
@@ -321,6 +321,42 @@ def test_bytes_that_only_begin_like_tls_end_at_once(node: Listening, friend: Tcp
 
 
 @pytest.mark.feature("N5")
+def test_no_connection_outlives_what_was_shown_for_it_for_long(
+    node: Listening, authority: TestAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever made it makes another one, and shows what he has by then. Who does not is not listened to."""
+    lasting = TcpChannel(security=secured(authority.issue(node_uri("B"))))
+    short = TcpChannel(security=secured(authority.issue(node_uri("C"))))
+    heard: list[bytes] = []
+    ended = threading.Event()
+    try:
+        assert lasting.request(node.address, b"1", SOON_S) == b"1"
+        (first,) = lasting._pool._idle[node.address]
+        assert lasting.request(node.address, b"2", SOON_S) == b"2"
+        assert lasting._pool._idle[node.address] == [first]
+        monkeypatch.setattr(stream, "LIVES_S", 0.2)
+        monkeypatch.setattr(stream, "PATIENCE", 5.0)
+        peer = short.dial(node.address, SOON_S, lambda _, frame: heard.append(frame), lambda _: ended.set())
+        assert not peer.aged
+        peer.send(b"3")
+        wait_for(lambda: heard == [b"3"])
+        wait_for(lambda: peer.aged)
+        assert short.request(node.address, b"4", SOON_S) == b"4"
+        (second,) = short._pool._idle[node.address]
+        wait_for(lambda: time.monotonic() > second.renewed_at)
+        assert short.request(node.address, b"5", SOON_S) == b"5"
+        assert short._pool._idle[node.address] != [second]
+        time.sleep(1.2)
+        with suppress(UnreachableError):
+            peer.send(b"6")
+        assert ended.wait(SOON_S)
+        assert heard == [b"3"]
+    finally:
+        lasting.close()
+        short.close()
+
+
+@pytest.mark.feature("N5", "O4")
 def test_renewed_files_are_taken_while_it_runs(authority: TestAuthority, tmp_path: Path) -> None:
     """New connections show the new certificate; files that do not hold together change nothing, by name."""
     own = TestAuthority(tmp_path)

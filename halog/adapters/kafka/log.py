@@ -165,6 +165,9 @@ class KafkaLog:
                 kafka_conf.answer(future)
             except KafkaException as e:
                 self._client_failed()
+                if e.args[0].code() in refusals.DENIED:
+                    where = f"{tp[0]}/{tp[1]} cannot be trimmed before {before}"
+                    raise refusals.access_error(self.access, e.args[0], where) from None
                 said = f"{tp[0]}/{tp[1]} cannot be trimmed before {before}: {e.args[0].str()}"
                 raise LogError(said, topic=tp[0], partition=tp[1], before=before) from None
 

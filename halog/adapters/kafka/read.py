@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition as Seat
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka import conf as kafka_conf, refusals
 from halog.adapters.kafka.access import KafkaAccess
 from halog.errors import ClosedError, DeadlineError, LogError
 from halog.ports import Entry, TopicPartition
@@ -36,6 +36,7 @@ _PASSING = {
     KafkaError._NOENT,
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,  # librdkafka asks whose its group is, and nobody here uses one
 }
 _STUCK = {KafkaError._NOENT, KafkaError._TIMED_OUT}  # after all of ASK_S: this client may never see a leader
 T = TypeVar("T")
@@ -163,15 +164,27 @@ class Readers:
                 if time.monotonic() > deadline:
                     said = f"{tp[0]}/{tp[1]} was read up to {at} of {end} in {timeout_s:g} s"
                     raise DeadlineError(said, topic=tp[0], partition=tp[1], at=at, end=end)
-                batch = _next(consumer)
+                before, batch = at, _next(consumer)
                 good = [m for m in batch if m.error() is None]
                 if good:
                     at = good[-1].offset() + 1
                     yield good if at <= end else [m for m in good if m.offset() < end]
-                if batch and renew:  # after the yield: the caller's own time does not count
-                    deadline = time.monotonic() + timeout_s
                 if len(good) < len(batch):
-                    at = max(at, *(_position(m, tp) for m in batch if m.error() is not None))
+                    at = max(at, *(self._position(m, tp) for m in batch if m.error() is not None))
+                if at > before and renew:  # after the yield: the caller's own time does not count
+                    deadline = time.monotonic() + timeout_s
+
+    def _position(self, message: Any, tp: TopicPartition) -> int:
+        """Return the offset that an event without a record stands for: end of partition (which also passes transaction
+        markers)."""
+        error = message.error()
+        if error.code() == KafkaError._PARTITION_EOF:
+            return int(message.offset())
+        if error.retriable() or error.code() in _PASSING or error.code() == KafkaError._ALL_BROKERS_DOWN:
+            return -1
+        if error.code() in refusals.DENIED:
+            raise refusals.access_error(self._access, error, f"{tp[0]}/{tp[1]} cannot be read")
+        raise LogError(f"{tp[0]}/{tp[1]} cannot be read: {error.str()}", topic=tp[0], partition=tp[1])
 
 
 def _bounds(consumer: Any, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
@@ -206,14 +219,3 @@ def patiently(ask: Callable[[], T], timeout_s: float) -> T:
 def _next(consumer: Any) -> list[Any]:
     first = consumer.poll(SLICE_S)
     return [] if first is None else [first, *consumer.consume(BATCH, 0)]
-
-
-def _position(message: Any, tp: TopicPartition) -> int:
-    """Return the offset that an event without a record stands for: end of partition (which also passes transaction
-    markers)."""
-    error = message.error()
-    if error.code() == KafkaError._PARTITION_EOF:
-        return int(message.offset())
-    if error.retriable() or error.code() in _PASSING or error.code() == KafkaError._ALL_BROKERS_DOWN:
-        return -1
-    raise LogError(f"{tp[0]}/{tp[1]} cannot be read: {error.str()}", topic=tp[0], partition=tp[1])

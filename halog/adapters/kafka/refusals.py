@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 
 from halog.adapters.kafka.access import KafkaAccess
-from halog.errors import UnauthorizedError
+from halog.errors import LogAccessError, UnauthorizedError
 
 log = logging.getLogger("halog.kafka")
 LATELY_S: Final = 15.0
@@ -108,10 +108,16 @@ def prove(access: KafkaAccess, admin: Any) -> None:
 
 def denied(access: KafkaAccess, error: Any) -> str:
     """Return what to say about something that a broker does not allow."""
+    said = error.str() if "Request(" not in error.str() else KafkaError(error.code()).str()  # a controller's own words
     return (
-        f"Kafka at {access} does not allow {_who(access)} what was asked for: {error.str()}: "
-        "give it the rights by the brokers' ACLs"
+        f"Kafka at {access} does not allow {_who(access)} what was asked for: {said}: "
+        "give it the rights by the brokers' ACLs (`halog acl kafka --role ROLE --print` lists them)"
     )
+
+
+def access_error(access: KafkaAccess, error: Any, where: str) -> LogAccessError:
+    """Return the error for whoever reads or writes something that a broker does not allow."""
+    return LogAccessError(f"{where}: {denied(access, error)}", address=str(access))
 
 
 def _who(access: KafkaAccess) -> str:

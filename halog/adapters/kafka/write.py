@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka import conf as kafka_conf, refusals
 from halog.adapters.kafka.access import KafkaAccess
 from halog.errors import HalogError, LogError, OutcomeUnknownError, RefusedError
 from halog.ports import JournalResult, TopicPartition
@@ -43,6 +43,8 @@ class KeyedWriter:
         error = answers[0]
         if error is None:
             return
+        if error.code() in refusals.DENIED:
+            raise refusals.access_error(self._access, error, f"{tp[0]}/{tp[1]} cannot be written")
         said = f"{tp[0]}/{tp[1]}: {error.name()}: {error.str()}"
         raise OutcomeUnknownError(said) if error.code() in _IN_DOUBT else LogError(f"the log refused a write to {said}")
 
@@ -155,6 +157,8 @@ class KafkaTransaction:
             return RefusedError(f"a newer writer holds transactional id {self._id}", transactional_id=self._id)
         if error.code() in _IN_DOUBT or error.retriable():
             return OutcomeUnknownError(f"transaction {self._id}: {said}", transactional_id=self._id)
+        if error.code() in refusals.DENIED:
+            return refusals.access_error(self._access, error, f"transaction {self._id}")
         return LogError(f"transaction {self._id}: {said}", transactional_id=self._id)
 
     def close(self) -> None:

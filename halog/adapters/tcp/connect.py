@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from halog.adapters.tcp.framing import CHUNK, parse_address
 from halog.adapters.tcp.security import ChannelSecurity
-from halog.adapters.tcp.stream import PLAINTEXT, Stream
+from halog.adapters.tcp.stream import PLAINTEXT, Stream, made
 from halog.adapters.tcp.tls_session import HandshakeError, TlsSession
 from halog.errors import UnreachableError
 
@@ -69,7 +69,7 @@ class Dialler:
             failed = _failed(address, f"broke the connection in the TLS handshake: {error}", greeting=False)
             failed.evidence["broke"] = True
             raise failed from None
-        return Stream(sock, session)
+        return made(sock, session)
 
 
 def _failed(address: str, said: str, *, greeting: bool) -> UnreachableError:

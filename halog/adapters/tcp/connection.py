@@ -12,6 +12,7 @@ import logging
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 from halog.adapters.tcp.framing import format_address, pack
@@ -57,6 +58,10 @@ class Connection:
     @property
     def principal(self) -> Principal | None:
         return self._stream.protection.principal
+
+    @property
+    def aged(self) -> bool:
+        return time.monotonic() >= self._stream.renewed_at
 
     def start(self) -> None:
         """Begin to read. It is separate, so that the owner has registered the connection before its first frame."""

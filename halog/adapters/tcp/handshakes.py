@@ -19,7 +19,7 @@ from typing import Final
 
 from halog.adapters.tcp.framing import CHUNK, format_address, pack
 from halog.adapters.tcp.security import ChannelSecurity
-from halog.adapters.tcp.stream import PLAINTEXT, Stream
+from halog.adapters.tcp.stream import PLAINTEXT, Stream, taken
 from halog.adapters.tcp.tls_session import HandshakeError, TlsSession
 
 logger = logging.getLogger("halog.channel")
@@ -187,7 +187,7 @@ class Handshakes:
             with contextlib.suppress(HandshakeError):
                 self._refuse(newcomer, str(error), session.seal(pack(self._security.refusal(str(error)))))
             return
-        self._release(newcomer, Stream(newcomer.sock, session), first)
+        self._release(newcomer, taken(newcomer.sock, session), first)
 
     def _release(self, newcomer: _Newcomer, stream: Stream, first: bytes) -> None:
         """Hand a connection over to whoever listens."""

@@ -89,9 +89,9 @@ class Pool:
     def _borrow(self, address: str, deadline: float, timeout_s: float) -> Stream:
         while (kept := self._take(address)) is not None:
             # asked outside the lock: the question gives up the GIL, and others would queue up
-            if not _readable(kept.sock):
+            if time.monotonic() < kept.renewed_at and not _readable(kept.sock):
                 return kept
-            self._discard(kept)  # the other side closed it, or said something nobody asked for
+            self._discard(kept)  # the other side closed it, or said something nobody asked for; or it is too old
         stream = self._dialler.connect(address, timeout_s)
         with self._lock:
             self._busy[stream] = address

@@ -2,5 +2,6 @@
 
 from __future__ import annotations
 
-import halog.cli.acl.zookeeper  # noqa: F401 - its command belongs to the group
+import halog.cli.acl.kafka
+import halog.cli.acl.zookeeper  # noqa: F401 - its commands belong to the group
 from halog.cli.acl.group import acl as acl

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from halog.cli.acl.group import acl
+from halog.cli.acl.group import acl, note_in_audit
 from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import say
@@ -76,20 +76,8 @@ def zookeeper(ctx: click.Context, checks: bool, applies: bool, prints: bool, opt
         say(f"and {len(bad) - SHOWN} more")
     say(_summary(report, wanted, closed=access.closed))
     if applies:
-        _note(options)
+        note_in_audit(options)
     ctx.exit(DEGRADED_EXIT if bad or (checks and not access.closed) else 0)
-
-
-def _note(options: ClusterOptions) -> None:
-    """Reach the cluster as other commands do, which is what the audit goes by. The walk itself reads no table: some may
-    have belonged to others."""
-    from halog.errors import HalogError
-
-    try:
-        with options.connect():
-            pass
-    except HalogError as error:
-        say(f"the audit does not have this command: {error.message}")
 
 
 def _summary(report: ZnodeReport, wanted: str, *, closed: bool) -> str:

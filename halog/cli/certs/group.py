@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from functools import wraps
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from halog.cli.shared.certificate_library import check_library
 from halog.cli.shared.options import Text, config_option, number_of
 from halog.cli.shared.output import format_option
 
@@ -90,7 +90,7 @@ def directory_options(command: Command[R]) -> Command[R]:
     def called(
         *args: Any, config_path: Path, certs_dir: Path | None, format_: str, cluster: str = "", **others: Any
     ) -> R:
-        _check_library()
+        check_library()
         options = _options(config_path, certs_dir, format_, cluster)
         return command(*args, options=options, **others)
 
@@ -139,16 +139,6 @@ def authority_key(options: CertsOptions, given: Path | None) -> Path:
     from halog.certs.inventory import AUTHORITY_KEY
 
     return options.directory.place(AUTHORITY_KEY) if given is None else given
-
-
-def _check_library() -> None:
-    from halog.errors import HalogError
-
-    if find_spec("cryptography") is None:
-        raise HalogError(
-            "`halog certs` makes certificates with the package cryptography, which is not installed: pip install "
-            "'halog[certs]'"
-        )
 
 
 def _options(config_path: Path, certs_dir: Path | None, format_: str, cluster: str) -> CertsOptions:

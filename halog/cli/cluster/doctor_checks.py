@@ -57,6 +57,7 @@ class DoctorTarget:
         from halog.adapters.kafka.access import KafkaAccess
         from halog.embedded import default_data_dir, read_site
         from halog.runtime.node.kafka_access import kafka_access
+        from halog.runtime.node.wiring import doors
 
         directory, cluster, config = data_dir or default_data_dir(), "", None
         if config_path is not None:
@@ -73,8 +74,10 @@ class DoctorTarget:
             info = read_site(directory)
         except UnreachableError as e:
             return cls(directory, True, why_not=e.message, configured=config_path is not None)
-        access = KafkaAccess(info.bootstrap) if config is None else kafka_access(config, info.bootstrap, "doctor")
-        return cls(directory, True, access, info.zookeeper, cluster=cluster, config=config)
+        if config is None:
+            return cls(directory, True, KafkaAccess(info.bootstrap), info.zookeeper, cluster=cluster)
+        servers, zookeeper = doors(config, info)
+        return cls(directory, True, kafka_access(config, servers, "doctor"), zookeeper, cluster=cluster, config=config)
 
     def zookeeper_access(self) -> ZooKeeperAccess:
         """Return how ZooKeeper is spoken to. ConfigError: a file or a secret cannot be used."""
@@ -176,6 +179,29 @@ def kafka(target: DoctorTarget) -> Iterator[Finding]:
     yield from unsafe
     if not unsafe:
         yield Finding("kafka settings", "ok", "nothing that could lose or invent data")
+    yield from kafka_rights(target)
+
+
+def kafka_rights(target: DoctorTarget) -> Iterator[Finding]:
+    """Look whether the brokers allow this user what commands need (N5). Nobody asks brokers that ask nobody who he
+    is."""
+    kafka, config = target.kafka, target.config
+    if kafka is None or config is None or not (kafka.security.has_tls or kafka.security.has_sasl):
+        return
+    from halog.adapters.kafka.acls import own_lack
+    from halog.runtime.topics.kafka_rights import rights_of
+
+    try:
+        lacks = own_lack(kafka, rights_of("operator", config), TIMEOUT_S)
+    except HalogError as e:
+        yield Finding("kafka rights", "warn", str(e))
+        return
+    if lacks:
+        more = f", and {len(lacks) - 1} more" if len(lacks) > 1 else ""
+        advice = "see `halog acl kafka --role operator --check`"
+        yield Finding("kafka rights", "warn", f"commands lack {lacks[0]}{more}", advice)
+    else:
+        yield Finding("kafka rights", "ok", "what commands need is allowed")
 
 
 def unsafe_settings(settings: dict[str, str]) -> Iterator[Finding]:
@@ -302,7 +328,12 @@ def _ask_kafka(kafka: KafkaAccess) -> tuple[int, dict[str, str]]:
             raise UnauthorizedError(why) from error
         raise
     resource = ConfigResource(ConfigResource.Type.BROKER, str(brokers[0]))
-    entries = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result(TIMEOUT_S)
+    try:
+        entries = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result(TIMEOUT_S)
+    except KafkaException as error:
+        if error.args[0].code() in refusals.DENIED:
+            raise UnauthorizedError(refusals.denied(kafka, error.args[0])) from error
+        raise
     return len(brokers), {name: str(entry.value) for name, entry in entries.items()}
 
 

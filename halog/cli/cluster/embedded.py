@@ -8,14 +8,17 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from halog.cli.shared.messages import say
+from halog.cli.shared.options import config_option
 from halog.cli.shared.output import emit, format_option
 
 if TYPE_CHECKING:
+    from halog.cli.cluster.secured_site import SecuredSite
+    from halog.config import Config
     from halog.embedded.model import SiteInfo
     from halog.embedded.site import EmbeddedSite
 
@@ -59,6 +62,8 @@ sites_option = click.option(
 )
 @click.option("--zookeeper-port", type=int, help="The same for ZooKeeper.")
 @sites_option
+@click.option("--secure", is_flag=True, help="Take TLS and passwords, for the cluster and nodes of --config.")
+@config_option
 @click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then stop the servers.")
 @format_option
 def up(
@@ -66,6 +71,8 @@ def up(
     kafka_port: int | None,
     zookeeper_port: int | None,
     sites: tuple[str, ...] | None,
+    secure: bool,
+    config_path: Path,
     foreground: bool,
     format_: str,
 ) -> None:
@@ -73,6 +80,9 @@ def up(
 
     The first start fetches the servers (45 MB, about a minute); later ones take two seconds. Data stays in the data
     directory; starting again continues with it.
+
+    With --secure it makes certificates and passwords, once, and lets in by TLS who has them; it names a file with the
+    lines that the configuration needs for it. The doors in plain text stay open to programs of this machine.
 
     With --sites it starts a Kafka and a ZooKeeper for each name, side by side, as data centres of one cluster. If one
     cannot start, none is left running.
@@ -82,6 +92,7 @@ def up(
       halog up
       halog up --data-dir ./site --kafka-port 9092 --zookeeper-port 2181
       halog up --sites west,east --data-dir ./sites
+      halog up --data-dir ./site --secure
       halog up --foreground
       halog up --format json       {"kafka_ms": …, "zookeeper_ms": …, "cached": true, "bootstrap": …, …}
       halog up --sites west,east --format json       {"sites": {"west": {"kafka_ms": …, …}, "east": {…}}}
@@ -90,7 +101,9 @@ def up(
 
     path = data_dir or default_data_dir()
     if sites is None:
-        _up_one(path, (kafka_port, zookeeper_port), foreground, format_)
+        _up_one(path, (kafka_port, zookeeper_port), config_path if secure else None, foreground, format_)
+    elif secure:
+        raise click.UsageError("--secure excludes --sites: start each of them in its own directory")
     elif kafka_port is not None or zookeeper_port is not None:
         given = "--zookeeper-port" if kafka_port is None else "--kafka-port"
         raise click.UsageError(f"{given} excludes --sites: each of them has ports of its own")
@@ -98,26 +111,64 @@ def up(
         _up_several(path.absolute(), sites, foreground, format_)
 
 
-def _up_one(path: Path, ports: tuple[int | None, int | None], foreground: bool, format_: str) -> None:
+def _up_one(
+    path: Path, ports: tuple[int | None, int | None], secured: Path | None, foreground: bool, format_: str
+) -> None:
+    """Start one site; `secured`: by the configuration there."""
     from halog.embedded.model import process_start
     from halog.embedded.progress import BarProgress
     from halog.embedded.site import EmbeddedSite
 
+    made = None if secured is None else _secured(path, secured)
     with BarProgress() as progress:
         site = EmbeddedSite(
             path,
             kafka_port=ports[0],
             zookeeper_port=ports[1],
+            zookeeper_tls=None if made is None else made.site.zookeeper,
+            secure=None if made is None else made.site.kafka,
             detach=not foreground,
             progress=progress,
             since=process_start(),
         )
         _interruptible()
         info = site.start()
+        if made is not None:
+            _admit(site, made, info)
     if foreground:
-        _stay([site], lambda: _show(info, format_))
+        _stay([site], lambda: _show(info, format_, made))
     else:
-        _show(info, format_)
+        _show(info, format_, made)
+
+
+class _Secured(NamedTuple):
+    site: SecuredSite
+    config: Config
+
+
+def _secured(path: Path, config_path: Path) -> _Secured:
+    from halog.cli.cluster.secured_site import prepare
+    from halog.cli.shared.certificate_library import check_library
+    from halog.config import load_config
+    from halog.embedded.datadir import is_locked
+    from halog.errors import SiteError
+
+    check_library()
+    config, path = load_config(config_path), path.absolute()
+    if is_locked(path):
+        raise SiteError(f"a site is already running in {path}: stop it with `halog down --data-dir {path}`")
+    return _Secured(prepare(path, config), config)
+
+
+def _admit(site: EmbeddedSite, made: _Secured, info: SiteInfo) -> None:
+    """Make the user; without it nobody could use the site, so it does not stay up."""
+    from halog.cli.cluster.secured_site import admit
+
+    try:
+        admit(made.site, info, made.config)
+    except BaseException:
+        site.stop()
+        raise
 
 
 def _up_several(root: Path, names: Sequence[str], foreground: bool, format_: str) -> None:
@@ -167,24 +218,35 @@ def _stay(sites: Sequence[EmbeddedSite], show: Callable[[], None]) -> None:
 
 def _document(info: SiteInfo) -> dict[str, Any]:
     names = ("kafka_ms", "zookeeper_ms", "cached", "bootstrap", "zookeeper", "data_dir", "pid")
+    sealed = ("kafka_ssl", "kafka_sasl_ssl", "zookeeper_tls")
     values = info.to_dict()
-    return {name: values[name] for name in names}
+    return {name: values[name] for name in names} | {name: values[name] for name in sealed if values[name]}
 
 
 def _servers(info: SiteInfo) -> list[tuple[object, ...]]:
+    kafka, zookeeper = info.pids.get("kafka"), info.pids.get("zookeeper")
+    doors = (
+        ("kafka, certificate", info.kafka_ssl, "", kafka),
+        ("kafka, password", info.kafka_sasl_ssl, "", kafka),
+        ("zookeeper, TLS", info.zookeeper_tls, "", zookeeper),
+    )
     return [
-        ("kafka", info.bootstrap, f"{info.kafka_ms} ms", info.pids.get("kafka")),
-        ("zookeeper", info.zookeeper, f"{info.zookeeper_ms} ms", info.pids.get("zookeeper")),
+        ("kafka", info.bootstrap, f"{info.kafka_ms} ms", kafka),
+        ("zookeeper", info.zookeeper, f"{info.zookeeper_ms} ms", zookeeper),
+        *(door for door in doors if door[1]),
     ]
 
 
-def _show(info: SiteInfo, format_: str) -> None:
-    emit(format_, _document(info), ("server", "address", "answered after", "pid"), _servers(info))
+def _show(info: SiteInfo, format_: str, made: _Secured | None = None) -> None:
+    document = _document(info) | ({} if made is None else {"lines": str(made.site.lines)})
+    emit(format_, document, ("server", "address", "answered after", "pid"), _servers(info))
     if format_ == "table":
         from halog.embedded.datadir import default_data_dir
 
         there = "" if Path(info.data_dir) == default_data_dir() else f" --data-dir {shlex.quote(info.data_dir)}"
         say(f"supervisor {info.pid}, data in {info.data_dir}; stop it with `halog down{there}`")
+        if made is not None and made.config.security.kafka is None:
+            say(f"add the lines of {made.site.lines} to {made.config.source}")
 
 
 def _show_all(root: Path, infos: Mapping[str, SiteInfo], format_: str) -> None:

@@ -73,7 +73,7 @@ READING: Final = frozenset(
 )
 """Commands that change nothing of a cluster."""
 
-LOOKS_WITHOUT: Final = {"acl zookeeper": "applies", "zone quorum": "off"}
+LOOKS_WITHOUT: Final = {"acl kafka": "applies", "acl zookeeper": "applies", "zone quorum": "off"}
 """Commands that only look where this option is not given."""
 
 NOT_TOLD: Final = frozenset({"config_path", "format_", "timeout_s"})

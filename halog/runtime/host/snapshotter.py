@@ -57,7 +57,7 @@ from halog.ports import Coordinator, Log, LogTransaction, Snapshot, TopicPartiti
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc.pages import pieces
 from halog.runtime.store.object_table import Item, StoredPosition
-from halog.runtime.topics import ledger_rows
+from halog.runtime.topics import ledger_rows, topic_names
 from halog.runtime.topics.state_topic import (
     FORMAT,
     MARKER as MARKER,
@@ -316,7 +316,7 @@ class Snapshots:
     def _writer(self, copy: Copy) -> LogTransaction:
         writer = self._writers.get(copy.name)
         if writer is None:
-            writer = self._writers[copy.name] = self.log.transaction(f"halog.{self.cluster}.{copy.name}")
+            writer = self._writers[copy.name] = self.log.transaction(topic_names.snapshots_id(self.cluster, copy.name))
         return writer
 
     def _checked_writer(self, copy: Copy) -> LogTransaction:

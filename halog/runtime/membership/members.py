@@ -258,7 +258,7 @@ class Membership:
             self._down(link, UNREACHED)
         elif link.up and self._expired(link):
             self._down(link, f"without a session for {link.unregistered_ms} ms", dead=True)
-        elif self._missing(link) and now >= link.retry_ms and self._worth_a_dial(link):
+        elif (self._missing(link) or _aged(link)) and now >= link.retry_ms and self._worth_a_dial(link):
             self._dial_soon(link.info.name)
         if not link.left:
             self._take_turns(link, now)
@@ -556,6 +556,11 @@ class Membership:
         for link in list(self.links.values()):
             if link.peer is not None:
                 link.peer.close()
+
+
+def _aged(link: NodeLink) -> bool:
+    """Say whether another connection is to take the place of the one that stands, which is used until then."""
+    return link.peer is not None and link.peer.aged and not link.dialling and not link.left
 
 
 def _sight(links: dict[str, NodeLink]) -> NodeContacts:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from halog.config import Config
+from halog.config.kafka_security import SASL_SSL, SSL
 from halog.config.security import REQUIRED
 from halog.config.sites import plain
 from halog.errors import ConfigError, StoreError, UnauthorizedError, UnknownNameError, UnreachableError
@@ -26,6 +27,7 @@ from halog.runtime.support.adapters import Adapters, SiteAccess
 if TYPE_CHECKING:
     from halog.adapters.tcp.security import ChannelSecurity
     from halog.adapters.zookeeper.access import ZooKeeperAccess
+    from halog.embedded.model import SiteInfo
 
 logger = logging.getLogger("halog.wiring")
 
@@ -37,11 +39,18 @@ def addresses(config: Config) -> tuple[str, str]:
     if site.embedded is not None:
         from halog.embedded import read_site
 
-        info = read_site(site.embedded)
-        return info.bootstrap, info.zookeeper
+        return doors(config, read_site(site.embedded))
     if site.bootstrap is None or site.zookeeper is None:
         raise ConfigError(f"{config.source}: [site] needs bootstrap and zookeeper, or embedded")
     return plain(site.bootstrap), plain(site.zookeeper)
+
+
+def doors(config: Config, info: SiteInfo) -> tuple[str, str]:
+    """Return the addresses of an embedded site's servers for those who speak as this configuration says."""
+    kafka, zookeeper = config.security.kafka, config.security.zookeeper
+    sealed = "" if kafka is None else {SSL: info.kafka_ssl, SASL_SSL: info.kafka_sasl_ssl}.get(kafka.protocol, "")
+    sealed_too = zookeeper is not None and zookeeper.tls == REQUIRED
+    return sealed or info.bootstrap, (sealed_too and info.zookeeper_tls) or info.zookeeper
 
 
 def remote_site(config: Config, name: str) -> tuple[str, str]:
@@ -59,7 +68,7 @@ def remote_site(config: Config, name: str) -> tuple[str, str]:
             info = read_site(site.embedded)
         except UnreachableError as e:
             raise UnreachableError(f"site {name} cannot be reached: {e}", site=name) from None
-        return info.bootstrap, info.zookeeper
+        return doors(config, info)
     if site.bootstrap is None or site.zookeeper is None:
         raise ConfigError(f"{config.source}: [sites.{name}] needs bootstrap and zookeeper, or embedded", site=name)
     return plain(site.bootstrap), plain(site.zookeeper)

@@ -26,6 +26,7 @@ from typing import Final
 
 from halog.errors import (
     HalogError,
+    LogAccessError,
     LogError,
     OutcomeUnknownError,
     OverloadedError,
@@ -36,6 +37,7 @@ from halog.errors import (
 from halog.ports import Log, LogTransaction
 from halog.runtime.topics.schema_compatibility import NOTHING, Runs, check_read_by, check_reads, retold
 from halog.runtime.topics.schemas import Definitions
+from halog.runtime.topics.topic_names import publishing_id
 from halog.schema import Definition, Registry
 
 START: Final = "start"
@@ -179,6 +181,8 @@ class _Publication:
         except RefusedError:  # fenced before it was written, or by a writer that came after its commit
             self._look()
             return False
+        except LogAccessError:  # another attempt would end as this one
+            raise
         except (LogError, OutcomeUnknownError) as error:  # it may have been written, whatever the error says
             self.failed = error
             return False
@@ -263,6 +267,8 @@ class _Publication:
                 return
             except RefusedError:
                 continue
+            except LogAccessError:
+                raise
             except (LogError, OutcomeUnknownError) as error:
                 self.failed = error
 
@@ -294,6 +300,4 @@ class _Publication:
 
     @property
     def _id(self) -> str:
-        """Return the name of the one writer that publishes in this cluster; no writer of a partition's snapshots is
-        called so."""
-        return f"halog-publishing.{self.definitions.tp.topic}"
+        return publishing_id(self.definitions.tp.topic)

@@ -38,3 +38,14 @@ def merge_topic(config: Config, policy: str) -> str:
 def schemas_topic(config: Config) -> str:
     """Return `<cluster>.schemas`."""
     return f"{config.cluster.name}.schemas"
+
+
+def publishing_id(topic: str) -> str:
+    """Return the transactional id of the one writer that publishes definitions to this topic; no writer of a
+    partition's snapshots is called so."""
+    return f"halog-publishing.{topic}"
+
+
+def snapshots_id(cluster: str, partition: str) -> str:
+    """Return the transactional id of the one writer of a partition's snapshots: `halog.<cluster>.<partition>`."""
+    return f"halog.{cluster}.{partition}"

@@ -26,6 +26,7 @@ KNOWN = {
 }
 
 CALLS = {
+    "acl kafka": ["acl kafka --role node --principal User:a --check"],
     "acl zookeeper": ["acl zookeeper --check"],
     "audit": ["audit"],
     "certs check": [],

@@ -100,6 +100,8 @@ def test_listeners_with_tls_stand_beside_the_one_in_plain_text() -> None:
         "allow.everyone.if.no.acl.found": "true",
     }
     both = settings.kafka_properties(PORTS, RemoteListener(21_001, "far:9092"), secure=secure)
+    closed = settings.kafka_properties(PORTS, secure=SecureListeners("c", 22_001, 22_002, closed=True))
+    assert closed["allow.everyone.if.no.acl.found"] == "false"
     assert str(both["listener.security.protocol.map"]).endswith(
         "REMOTE:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"
     )

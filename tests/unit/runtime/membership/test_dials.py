@@ -26,6 +26,7 @@ class Line:
     remote = "host-B:1"
     principal = None
     refusal = ""
+    aged = False
 
     def __init__(
         self, on_frame: Callable[[Peer, bytes], None], on_closed: Callable[[Peer], None], broken: bool
@@ -132,6 +133,23 @@ def test_a_broken_connection_is_made_again_at_once(world: World) -> None:
     world.wire.lines[0].end()
     assert len(world.wire.lines) == 2
     assert world.up
+
+
+@pytest.mark.feature("N4", "N5")
+def test_a_connection_that_has_aged_is_used_until_another_one_stands(world: World) -> None:
+    before = world.wire.lines[0]
+    before.aged = True
+    world.wire.how = "refuses"
+    world.next_tick()
+    assert world.up
+    assert world.membership.links["B"].peer is before
+    world.wire.how = "stays"
+    world.next_tick()
+    assert world.membership.links["B"].peer is world.wire.lines[-1] is not before
+    assert world.up
+    for _ in range(5):
+        world.next_tick()
+    assert len(world.wire.lines) == 2
 
 
 @pytest.mark.feature("N4")

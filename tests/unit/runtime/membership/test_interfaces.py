@@ -27,6 +27,7 @@ class Line:
     remote = "B"
     principal = None
     refusal = ""
+    aged = False
 
     def __init__(self, address: str, on_closed: Callable[[Peer], None]) -> None:
         self.address = address

@@ -21,6 +21,8 @@ WHY = "zone main has no quorum here: 1 votes, 2 needed"
 class Wire:
     """A channel that keeps what was said."""
 
+    aged = False
+
     def __init__(self) -> None:
         self.said: list[Any] = []
 

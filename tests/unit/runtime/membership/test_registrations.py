@@ -21,6 +21,8 @@ ME, OTHER = (NodeInfo(n, 1, f"host-{n}:1", ord(n), True, 0, "", protocols=SPOKEN
 class Wire:
     """A channel on which everything is sent and nothing said."""
 
+    aged = False
+
     def __init__(self) -> None:
         self.asked: list[str] = []
 

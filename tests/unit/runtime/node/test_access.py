@@ -34,6 +34,7 @@ class Met:
 
     remote = "127.0.0.1:9"
     refusal = ""
+    aged = False
 
     def __init__(self, kind: str, name: str) -> None:
         self.principal = Principal("test", kind, name)
