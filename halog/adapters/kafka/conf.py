@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from halog.adapters.kafka import refusals
+from halog.adapters.kafka import passwords, refusals
 from halog.adapters.kafka.access import KafkaAccess
 from halog.errors import ConfigError, HalogError, UnreachableError
 
@@ -174,7 +174,11 @@ def client(make: Callable[[dict[str, Any]], T], access: KafkaAccess, settings: C
     """Make a client. UnreachableError where it cannot be made: a file or a secret cannot be read, or used. A node that
     runs makes clients, too, and tries again."""
     try:
-        return make(settings(access))
+        if not passwords.may_change(access):
+            return make(settings(access))
+        found: T = passwords.followed(make)(settings(access))
+        passwords.follow(access, found)
+        return found
     except ConfigError as error:
         raise UnreachableError(f"Kafka at {access} cannot be asked: {error}", address=str(access)) from error
     except KafkaException as error:

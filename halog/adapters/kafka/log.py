@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from halog.adapters.kafka import conf as kafka_conf, refusals
 from halog.adapters.kafka.access import KafkaAccess
+from halog.adapters.kafka.passwords import PasswordWatch, may_change
 from halog.adapters.kafka.read import Readers
 from halog.adapters.kafka.session import KafkaSession
 from halog.adapters.kafka.tail import KafkaTail
@@ -55,6 +56,9 @@ class KafkaLog:
         self._known: set[str] = set()
         self._spare: KafkaSession | None = None
         self._closed = False
+        self._password = PasswordWatch(access) if may_change(access) else None
+        if self._password is not None:
+            self._password.begin()
 
     def _client(self) -> Any:
         return self._clients()[0]
@@ -172,6 +176,8 @@ class KafkaLog:
                 raise LogError(said, topic=tp[0], partition=tp[1], before=before) from None
 
     def close(self) -> None:
+        if self._password is not None:
+            self._password.close()
         self._readers.close()
         with self._lock:
             self._closed = True

@@ -10,6 +10,7 @@ from halog.cli.acl.group import acl, note_in_audit
 from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import say
+from halog.cli.shared.options import Text
 from halog.cli.shared.output import emit
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ THERE, MISSING, DENIED, NEEDED = "there", "missing", "denied", "needed"
 
 @acl.command("kafka")
 @click.option("--role", type=click.Choice(ROLES), required=True, help="What kind of process it is.")
-@click.option("--principal", help="Who it is to the brokers, as User:halog. Default: the user of [security.kafka].")
+@click.option(
+    "--principal", type=Text(), help="Who it is to the brokers, as User:halog. Default: the user of [security.kafka]."
+)
 @click.option("--check", "checks", is_flag=True, help="Say which rights are missing, or denied.")
 @click.option("--apply", "applies", is_flag=True, help="Make the ACLs that are missing.")
 @click.option("--print", "prints", is_flag=True, help="Say which rights it needs; ask no server.")

@@ -118,3 +118,30 @@ def test_a_node_that_runs_outlives_a_refusal(secured: SecuredSite, tmp_path: Pat
         assert cluster.running() == ["A", "B"]
         check(cluster, load)
         assert not any(MARK in log.read_text() for log in logs)
+
+
+@pytest.mark.long
+@pytest.mark.feature("O4", "Q5")
+def test_a_password_is_replaced_under_traffic(secured: SecuredSite, tmp_path: Path) -> None:
+    """The file first, then whoever must connect again shows the new one: nobody is refused, and nothing restarts."""
+    password = tmp_path / "word"
+    password.write_text(f"{MARK}-first")
+    secured.add_user("turning", f"{MARK}-first")
+    with closing(Cluster(tmp_path, secured.site, nodes="AB", partitions=1, async_=0)) as cluster:
+        text = secured.password_table(cluster.toml.read_text(), password)
+        cluster.toml.write_text(text.replace(f'username = "{USER}"', 'username = "turning"'))
+        cluster.start()
+        cluster.whole()
+        with Load(cluster.client(), "turning") as load:
+            load.flows()
+            secured.add_user("turning", f"{MARK}-second")
+            (tmp_path / "new").write_text(f"{MARK}-second")
+            (tmp_path / "new").rename(password)
+            logs = [cluster.processes[name].log for name in "AB"]
+            wait(lambda: all("was read anew" in log.read_text() for log in logs), "both have read it")
+            secured.site.restart("kafka")
+            load.flows()
+        assert load.errors == []
+        assert cluster.running() == ["A", "B"]
+        check(cluster, load)
+        assert not any(MARK in log.read_text() or "does not let user" in log.read_text() for log in logs)
