@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from halog.cli.certs import group
+from halog.cli.shared import certificate_library
 from tests.unit.cli.conftest import Ran
 
 pytestmark = pytest.mark.feature("O4", "N5")
@@ -239,7 +239,7 @@ def test_what_is_refused_changes_nothing(
 
 
 def test_without_the_library_it_says_how_to_get_it(certs: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group, "find_spec", lambda name: None)
+    monkeypatch.setattr(certificate_library, "find_spec", lambda name: None)
     ran = certs("create-ca", "--cluster", "fleet")
     assert (ran.code, ran.err.count("\n"), "pip install 'halog[certs]'" in ran.err) == (1, 1, True)
     assert certs("create-ca", "--help").code == 0
