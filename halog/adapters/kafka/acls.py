@@ -6,7 +6,8 @@ an ACL need not be there word by word; what matters is whether the operation is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
@@ -24,6 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from halog.adapters.kafka import conf as kafka_conf, refusals
 from halog.adapters.kafka.access import KafkaAccess
 from halog.adapters.kafka.rights import CLUSTER, TOPIC, TRANSACTIONAL_ID, KafkaRight
+from halog.config.kafka_security import PLAINTEXT
 from halog.errors import RefusedError, UnauthorizedError
 
 ANYBODY: Final = "User:*"
@@ -59,31 +61,50 @@ class AclReport(NamedTuple):
     made: int = 0
 
 
-def look(access: KafkaAccess, principal: str, rights: Sequence[KafkaRight], *, apply: bool = False) -> AclReport:
-    """Look which rights the principal lacks, and make their ACLs if `apply`. UnauthorizedError: this process may not
+def look(
+    access: KafkaAccess,
+    principal: str,
+    rights: Sequence[KafkaRight],
+    *,
+    apply: bool = False,
+    timeout_s: float = kafka_conf.ADMIN_S,
+) -> AclReport:
+    """Look which rights the principal lacks, and make their ACLs if `apply`. Each question to a broker waits for
+    `timeout_s`. UnauthorizedError: this process may not
     look at ACLs, or may not make them; RefusedError: the brokers have no ACLs; UnreachableError: no broker answers."""
     admin = kafka_conf.client(AdminClient, access, kafka_conf.common)
-    refusals.prove(access, admin)
-    _check_allowed(access, admin)
-    report = _judged(_ask(access, admin, admin.describe_acls(_FILTER)), principal, rights)
+    _reach(access, admin, timeout_s)
+    ask = partial(_ask, access, admin, timeout_s)
+    _check_allowed(access, admin, ask)
+    report = _judged(ask(admin.describe_acls(_FILTER)), principal, rights)
     if not (apply and report.missing):
         return report
     for future in admin.create_acls([_binding(principal, right) for right in report.missing]).values():
-        _ask(access, admin, future)
-    after = _judged(_ask(access, admin, admin.describe_acls(_FILTER)), principal, rights)
+        ask(future)
+    after = _judged(ask(admin.describe_acls(_FILTER)), principal, rights)
     return after._replace(made=len(report.missing) - len(after.missing))
 
 
-def _check_allowed(access: KafkaAccess, admin: Any) -> None:
+def _reach(access: KafkaAccess, admin: Any, timeout_s: float) -> None:
+    """Raise UnreachableError if no broker answers in time, UnauthorizedError if they let this process not in."""
+    try:
+        admin.list_topics(timeout=timeout_s)
+    except KafkaException as error:
+        if access.security.protocol != PLAINTEXT:
+            refusals.prove(access, admin)
+        raise kafka_conf.unreachable(access, error.args[0], admin) from None
+
+
+def _check_allowed(access: KafkaAccess, admin: Any, ask: Callable[[Any], Any]) -> None:
     """Raise UnauthorizedError if this process may not look at ACLs, RefusedError if there are none: librdkafka shows an
     empty list in both cases."""
-    found = _ask(access, admin, admin.describe_cluster(include_authorized_operations=True))
+    found = ask(admin.describe_cluster(include_authorized_operations=True))
     allowed = set(found.authorized_operations or ())
     if not allowed & {AclOperation.DESCRIBE, AclOperation.ALTER, AclOperation.ALL}:
         said = refusals.denied(access, KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
         raise UnauthorizedError(said, address=str(access))
     resource = ConfigResource(ResourceType.BROKER, str(found.nodes[0].id))
-    settings = _ask(access, admin, admin.describe_configs([resource])[resource])
+    settings = ask(admin.describe_configs([resource])[resource])
     if "authorizer.class.name" in settings and not settings["authorizer.class.name"].value:
         raise RefusedError(
             f"Kafka at {access} has no authorizer (authorizer.class.name): whoever it lets in may do everything",
@@ -96,7 +117,7 @@ def own_lack(access: KafkaAccess, rights: Sequence[KafkaRight], timeout_s: float
     or of topics that are not there yet, and of themselves only who may describe them. A topic that may not even be
     described is not told of."""
     admin = kafka_conf.client(AdminClient, access, kafka_conf.common)
-    refusals.prove(access, admin)
+    _reach(access, admin, timeout_s)
     lacks = list[KafkaRight]()
     for topic in sorted(admin.list_topics(timeout=timeout_s).topics):
         wanted = [r for r in rights if r.resource == TOPIC and _names(r, topic)]
@@ -113,7 +134,7 @@ def _may(access: KafkaAccess, admin: Any, topic: str, right: KafkaRight, timeout
     asked = admin.describe_topics(
         TopicCollection([topic]), include_authorized_operations=True, request_timeout=timeout_s
     )
-    return _has(_ask(access, admin, asked[topic]).authorized_operations, right)
+    return _has(_ask(access, admin, timeout_s, asked[topic]).authorized_operations, right)
 
 
 def _has(operations: Iterable[Any] | None, right: KafkaRight) -> bool:
@@ -125,9 +146,11 @@ def _names(right: KafkaRight, topic: str) -> bool:
     return topic.startswith(right.name) if right.prefixed else topic == right.name
 
 
-def _ask(access: KafkaAccess, admin: Any, future: Any) -> Any:
+def _ask(access: KafkaAccess, admin: Any, timeout_s: float, future: Any) -> Any:
     try:
-        return kafka_conf.answer(future)
+        return future.result(timeout_s)
+    except TimeoutError:
+        raise kafka_conf.unreachable(access, KafkaError(KafkaError._TIMED_OUT), admin) from None
     except KafkaException as e:
         error = e.args[0]
         if error.code() in refusals.DENIED:

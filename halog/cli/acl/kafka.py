@@ -79,7 +79,7 @@ def kafka(
         raise click.UsageError(
             f"{config.source}: [security.kafka] has no username: say who it is to the brokers with --principal"
         )
-    report = _look(config, who, wanted, apply=applies)
+    report = _look(config, who, wanted, options.timeout_s, apply=applies)
     _show(options, config, role, who, wanted, report)
     say(_summary(report, who, len(wanted)))
     if applies:
@@ -96,12 +96,13 @@ def _principal(config: Config, principal: str | None) -> str | None:
     return principal
 
 
-def _look(config: Config, principal: str, wanted: Sequence[KafkaRight], *, apply: bool) -> AclReport:
+def _look(config: Config, principal: str, wanted: Sequence[KafkaRight], timeout_s: float, *, apply: bool) -> AclReport:
     from halog.adapters.kafka.acls import look
     from halog.runtime.node.kafka_access import kafka_access
     from halog.runtime.node.wiring import addresses
 
-    return look(kafka_access(config, addresses(config)[0], "acl"), principal, wanted, apply=apply)
+    access = kafka_access(config, addresses(config)[0], "acl")
+    return look(access, principal, wanted, apply=apply, timeout_s=timeout_s)
 
 
 def _show(
