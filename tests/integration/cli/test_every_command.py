@@ -93,8 +93,9 @@ def hole() -> Iterator[str]:
 def test_servers_that_are_down_are_exit_3_within_the_timeout(say: Callable[..., Say], name: str) -> None:
     code, out, err, seconds = say("127.0.0.1:1", "127.0.0.1:2")(name, SHORT_S)
     said = "halog: ZooKeeper at 127.0.0.1:2 does not answer: nobody listens at 127.0.0.1:2\n"
-    if name in ITS_BROKERS:
-        said = "halog: Kafka at 127.0.0.1:1 does not answer: Local: Timed out\n"
+    if name in ITS_BROKERS:  # librdkafka's own words follow, one or two of them
+        said = "halog: Kafka at 127.0.0.1:1 does not answer: "
+        err = said * (err.startswith(said) and err.count("\n") == 1)
     assert (code, out, err) == (3, "", said)
     assert seconds < IN_TIME_S
 
