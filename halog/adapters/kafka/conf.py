@@ -176,8 +176,9 @@ def client(make: Callable[[dict[str, Any]], T], access: KafkaAccess, settings: C
     try:
         if not passwords.may_change(access):
             return make(settings(access))
+        state = passwords.state_of(access)
         found: T = passwords.followed(make)(settings(access))
-        passwords.follow(access, found)
+        passwords.follow(access, found, state)
         return found
     except ConfigError as error:
         raise UnreachableError(f"Kafka at {access} cannot be asked: {error}", address=str(access)) from error

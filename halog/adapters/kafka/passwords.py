@@ -24,8 +24,12 @@ log = logging.getLogger("halog.kafka")
 LOOK_S: Final = 2.0
 """How often the file is looked at: one call to the kernel."""
 
+State = tuple[int, int, int]
+"""What changes when the file does, as far as that can be seen without reading it."""
+
 _lock = threading.Lock()
-_living: dict[KafkaAccess, weakref.WeakSet[Any]] = {}
+_living: dict[KafkaAccess, weakref.WeakKeyDictionary[Any, State | None]] = {}
+"""The clients, and the file as it was before each of them read it."""
 
 
 def may_change(access: KafkaAccess) -> bool:
@@ -35,16 +39,32 @@ def may_change(access: KafkaAccess) -> bool:
     return by_password and security.password is not None and security.password.file is not None
 
 
-@functools.cache
+def state_of(access: KafkaAccess) -> State | None:
+    """Return how the file is now; None: it cannot be seen."""
+    password = access.security.password
+    assert password is not None
+    assert password.file is not None
+    try:
+        at = os.stat(password.file)
+    except OSError:
+        return None
+    return at.st_mtime_ns, at.st_size, at.st_ino
+
+
 def followed(make: Any) -> Any:
     """Return a kind of client that can be found as long as it lives; those of the library cannot."""
-    return type(make.__name__, (make,), {}) if isinstance(make, type) else make
+    return _findable(make) if isinstance(make, type) else make
 
 
-def follow(access: KafkaAccess, client: Any) -> None:
-    """Find this client when the password changes."""
+@functools.cache
+def _findable(make: type) -> type:
+    return type(make.__name__, (make,), {})
+
+
+def follow(access: KafkaAccess, client: Any, state: State | None) -> None:
+    """Find this client when the password changes. `state`: the file's, from before the client read it."""
     with _lock:
-        _living.setdefault(access, weakref.WeakSet()).add(client)
+        _living.setdefault(access, weakref.WeakKeyDictionary())[client] = state
 
 
 class PasswordWatch:
@@ -52,7 +72,8 @@ class PasswordWatch:
 
     def __init__(self, access: KafkaAccess) -> None:
         self._access = access
-        self._seen = self._state()
+        self._refused: State | None = None
+        """The file that could not be used."""
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="halog-kafka-password", daemon=True)
 
@@ -67,35 +88,27 @@ class PasswordWatch:
 
     def look(self) -> bool:
         """Look once; say whether clients were given another password."""
-        state = self._state()
-        if state == self._seen or state is None:
+        state = state_of(self._access)
+        if state is None or state == self._refused:
+            return False
+        with _lock:
+            stale = [client for client, seen in _living.get(self._access, {}).items() if seen != state]
+        if not stale:
             return False
         try:
             found = self._access.librdkafka()
         except ConfigError as error:
             log.warning("the password of Kafka at %s changed, and cannot be used: %s", self._access, error)
-            self._seen = state
+            self._refused = state
             return False
-        self._seen = state
-        with _lock:
-            clients = list(_living.get(self._access, ()))
-        for client in clients:
+        for client in stale:
             try:
                 client.set_sasl_credentials(found["sasl.username"], found["sasl.password"])
             except (KafkaException, RuntimeError) as error:  # it is closed just now
                 log.debug("a client keeps its password: %s", error)
+            follow(self._access, client, state)
         log.info("the password of Kafka at %s was read anew, for connections to come", self._access)
         return True
-
-    def _state(self) -> tuple[int, int, int] | None:
-        password = self._access.security.password
-        assert password is not None
-        assert password.file is not None
-        try:
-            at = os.stat(password.file)
-        except OSError:
-            return None
-        return at.st_mtime_ns, at.st_size, at.st_ino
 
     def _run(self) -> None:
         while not self._closing.wait(LOOK_S):

@@ -60,6 +60,23 @@ def test_clients_that_live_are_given_the_new_one_and_those_to_come_read_it(file:
 
 
 @pytest.mark.feature("N5", "O4")
+def test_a_file_that_is_replaced_while_a_client_is_made_is_not_missed(file: Path) -> None:
+    there = access(SecretPlace(file=file))
+    watch = PasswordWatch(there)
+
+    def settings(of: KafkaAccess) -> dict[str, Any]:
+        read = of.librdkafka()
+        replaced(file, "second")
+        assert not watch.look(), "nobody can be told yet"
+        return read
+
+    client = conf.client(Client, there, settings)
+    assert client.shown == ("halog", "first")
+    assert watch.look()
+    assert client.shown == ("halog", "second")
+
+
+@pytest.mark.feature("N5", "O4")
 @pytest.mark.parametrize("text", ["", "a\0b"])
 def test_a_file_that_cannot_be_used_changes_nothing(file: Path, text: str) -> None:
     there = access(SecretPlace(file=file))
