@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclBindingFilter,
@@ -70,8 +70,8 @@ def look(
     timeout_s: float = kafka_conf.ADMIN_S,
 ) -> AclReport:
     """Look which rights the principal lacks, and make their ACLs if `apply`. Each question to a broker waits for
-    `timeout_s`. UnauthorizedError: this process may not
-    look at ACLs, or may not make them; RefusedError: the brokers have no ACLs; UnreachableError: no broker answers."""
+    `timeout_s`. UnauthorizedError: this process may not look at ACLs, or may not make them; RefusedError: the brokers
+    have no ACLs; UnreachableError: no broker answers."""
     admin = kafka_conf.client(AdminClient, access, kafka_conf.common)
     _reach(access, admin, timeout_s)
     ask = partial(_ask, access, admin, timeout_s)
@@ -118,28 +118,27 @@ def own_lack(access: KafkaAccess, rights: Sequence[KafkaRight], timeout_s: float
     described is not told of."""
     admin = kafka_conf.client(AdminClient, access, kafka_conf.common)
     _reach(access, admin, timeout_s)
-    lacks = list[KafkaRight]()
-    for topic in sorted(admin.list_topics(timeout=timeout_s).topics):
-        wanted = [r for r in rights if r.resource == TOPIC and _names(r, topic)]
-        if wanted:
-            lacks += [
-                r._replace(name=topic, prefixed=False) for r in wanted if not _may(access, admin, topic, r, timeout_s)
-            ]
-    return lacks
+    named = {
+        t: [r for r in rights if r.resource == TOPIC and _names(r, t)]
+        for t in admin.list_topics(timeout=timeout_s).topics
+    }
+    topics = sorted(topic for topic, wanted in named.items() if wanted)
+    if not topics:
+        return []
+    asked = admin.describe_topics(TopicCollection(topics), include_authorized_operations=True)
+    return [
+        right._replace(name=topic, prefixed=False)
+        for topic in topics
+        for allowed in [set(_ask(access, admin, timeout_s, asked[topic]).authorized_operations or ())]
+        for right in named[topic]
+        if not allowed & _sufficient(right)
+    ]
 
 
-def _may(access: KafkaAccess, admin: Any, topic: str, right: KafkaRight, timeout_s: float) -> bool:
-    from confluent_kafka import TopicCollection
-
-    asked = admin.describe_topics(
-        TopicCollection([topic]), include_authorized_operations=True, request_timeout=timeout_s
-    )
-    return _has(_ask(access, admin, timeout_s, asked[topic]).authorized_operations, right)
-
-
-def _has(operations: Iterable[Any] | None, right: KafkaRight) -> bool:
+def _sufficient(right: KafkaRight) -> set[Any]:
+    """Return the operations of which one is enough."""
     operation = _OPERATIONS[right.operation]
-    return bool({operation, AclOperation.ALL, *_IMPLIED_BY.get(operation, ())} & set(operations or ()))
+    return {operation, AclOperation.ALL, *_IMPLIED_BY.get(operation, ())}
 
 
 def _names(right: KafkaRight, topic: str) -> bool:
@@ -182,9 +181,7 @@ def _judged(acls: Iterable[Any], principal: str, rights: Sequence[KafkaRight]) -
 
 def _covers(acl: Any, right: KafkaRight) -> bool:
     """Say whether the ACL is for all that the right names."""
-    operation = _OPERATIONS[right.operation]
-    good = {operation, AclOperation.ALL, *_IMPLIED_BY.get(operation, ())}
-    if acl.restype != _KINDS[right.resource] or acl.operation not in good:
+    if acl.restype != _KINDS[right.resource] or acl.operation not in _sufficient(right):
         return False
     if acl.resource_pattern_type == ResourcePatternType.PREFIXED:
         return right.name.startswith(acl.name)

@@ -57,6 +57,8 @@ class _Refusal(NamedTuple):
 
 _lock = threading.Lock()
 _lately: dict[KafkaAccess, _Refusal] = {}
+_denied: dict[tuple[KafkaAccess, str], float] = {}
+"""When each of them was told last."""
 
 
 def note(access: KafkaAccess, error: Any) -> bool:
@@ -113,6 +115,17 @@ def denied(access: KafkaAccess, error: Any) -> str:
         f"Kafka at {access} does not allow {_who(access)} what was asked for: {said}: "
         "give it the rights by the brokers' ACLs (`halog acl kafka --role ROLE --print` lists them)"
     )
+
+
+def note_denied(access: KafkaAccess, error: Any, where: str) -> None:
+    """Log that a broker does not allow something any more, now and then: whoever met it goes on trying."""
+    now = time.monotonic()
+    with _lock:
+        tells = now - _denied.get((access, where), -TOLD_S) >= TOLD_S
+        if tells:
+            _denied[access, where] = now
+    if tells:
+        log.warning("%s: %s", where, denied(access, error))
 
 
 def access_error(access: KafkaAccess, error: Any, where: str) -> LogAccessError:

@@ -18,7 +18,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition as Seat
 
-from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka import conf as kafka_conf, refusals
 from halog.adapters.kafka.access import KafkaAccess
 from halog.errors import ClosedError, LogError
 from halog.ports import Entry, OutOfRange, TopicPartition
@@ -248,6 +248,8 @@ class KafkaTail:
             self._drop(tp)
             said = f"{tp.topic}/{tp[1]} cannot be read at offset {place.next}: {error.str()}"
             self._later.append(LogError(said, topic=tp.topic, partition=tp[1], offset=place.next))
+        elif error.code() in refusals.DENIED:
+            refusals.note_denied(self._access, error, f"{tp.topic}/{tp[1]} cannot be read")
         else:
             log.debug("tail of %s/%s: %s", tp[0], tp[1], error)  # librdkafka goes on by itself
         return []

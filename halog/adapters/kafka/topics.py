@@ -122,6 +122,8 @@ class Topics:
             try:
                 kafka_conf.answer(future)
             except KafkaException as e:
+                if e.args[0].code() in refusals.DENIED:
+                    raise
                 if e.args[0].code() != KafkaError.INVALID_PARTITIONS:  # another node was quicker
                     raise LogError(f"topic {topic} cannot get {partitions} partitions: {e.args[0].str()}") from None
             self._await_leaders(topic, partitions)

@@ -27,12 +27,9 @@ def _settings() -> list[KafkaRight]:
     return [KafkaRight(CLUSTER, EVERY_CLUSTER, False, "describe-configs")]
 
 
-def _publishing(config: Config) -> list[KafkaRight]:
-    topic = topic_names.schemas_topic(config)
-    return [
-        *_topic(topic, "read", "write"),
-        KafkaRight(TRANSACTIONAL_ID, topic_names.publishing_id(topic), False, "write"),
-    ]
+def _publisher(config: Config) -> KafkaRight:
+    """Return the right to be the one writer of definitions."""
+    return KafkaRight(TRANSACTIONAL_ID, topic_names.publishing_id(topic_names.schemas_topic(config)), False, "write")
 
 
 def _node(config: Config) -> list[KafkaRight]:
@@ -40,25 +37,27 @@ def _node(config: Config) -> list[KafkaRight]:
     for."""
     snapshots = KafkaRight(TRANSACTIONAL_ID, topic_names.snapshots_id(config.cluster.name, ""), True, "write")
     operations = ("read", "write", "create", "alter", "delete", "describe-configs")
-    return [*_topics(config, *operations), snapshots, *_publishing(config)[2:], *_settings()]
+    return [*_topics(config, *operations), snapshots, _publisher(config), *_settings()]
 
 
 def _client(config: Config) -> list[KafkaRight]:
     """Return a client's rights. It reads and publishes definitions, and asks nodes for the rest. When it starts it
     looks whether the topics are as they must be."""
+    schemas = _topic(topic_names.schemas_topic(config), "read", "write")
     told = _topic(topic_names.events_topic(config.cluster.name), "write")
-    return [*_topics(config, "describe", "describe-configs"), *_publishing(config), *told, *_settings()]
+    topics = _topics(config, "describe", "describe-configs")
+    return [*topics, *schemas, _publisher(config), *told, *_settings()]
 
 
 def _operator(config: Config) -> list[KafkaRight]:
     """Return the rights of commands. They look at logs and settings, and write what they did. `halog recover` writes
     logs: it needs a node's rights."""
     name = config.cluster.name
-    told = [topic_names.audit_topic(name), topic_names.events_topic(name)]
+    written = [topic_names.audit_topic(name), topic_names.events_topic(name), topic_names.schemas_topic(config)]
     return [
         *_topics(config, "read", "describe-configs"),
-        *(right for topic in told for right in _topic(topic, "write")),
-        *_publishing(config)[1:],
+        *(right for topic in written for right in _topic(topic, "write")),
+        _publisher(config),
         *_settings(),
     ]
 

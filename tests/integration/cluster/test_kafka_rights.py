@@ -17,7 +17,7 @@ from confluent_kafka import admin
 import halog
 from halog.adapters.kafka.log import KafkaLog
 from halog.config import load_config
-from halog.errors import LogAccessError
+from halog.errors import LogAccessError, UnauthorizedError
 from halog.ports import TopicPartition
 from halog.runtime.node.kafka_access import kafka_access
 from tests.integration.cluster.checker import check
@@ -168,6 +168,30 @@ def test_a_node_that_lacks_a_right_does_not_start_and_the_right_is_named(ruled: 
     assert refused.returncode == 8, (refused.returncode, refused.stderr)
     assert "halog acl kafka" in refused.stderr
     assert len(refused.stderr.strip().splitlines()) <= 3, refused.stderr
+
+
+@pytest.mark.feature("N5", "O4")
+@pytest.mark.parametrize("operation", ["alter", "delete"])
+def test_what_a_node_needs_only_later_is_named_then(ruled: Ruled, operation: str) -> None:
+    """To add partitions, and to trim."""
+    ruled.give("node")
+    ruled.take_away("node", operation)
+    words = ("acl", "kafka", "--role", "node", "--principal", "User:node", "--check")
+    found = json.loads(ruled.run(ruled.plain, *words, "--format", "json").stdout)
+    assert {r["operation"] for r in found["rights"] if r["state"] == "missing"} == {operation}
+    log = KafkaLog(kafka_access(load_config(ruled.files["node"]), ruled.secured.sasl_ssl, "node"))
+    topic = f"{ruled.cluster.name}.p.log"
+    try:
+        log.ensure_topic(topic, 1)
+        if operation == "alter":
+            with pytest.raises(UnauthorizedError, match="does not allow user node"):
+                log.grow_topic(topic, 2)
+        else:
+            log.grow_topic(topic, 2)
+            with pytest.raises(LogAccessError, match="does not allow user node"):
+                log.trim(TopicPartition(topic, 0), 0)
+    finally:
+        log.close()
 
 
 @pytest.mark.feature("N5", "O4")
