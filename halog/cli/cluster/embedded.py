@@ -119,6 +119,8 @@ def _up_one(
     from halog.embedded.progress import BarProgress
     from halog.embedded.site import EmbeddedSite
 
+    if secured is not None:
+        EmbeddedSite(path, kafka_port=ports[0], zookeeper_port=ports[1]).check()  # before anything is made there
     made = None if secured is None else _secured(path, secured)
     with BarProgress() as progress:
         site = EmbeddedSite(
@@ -150,14 +152,10 @@ def _secured(path: Path, config_path: Path) -> _Secured:
     from halog.cli.cluster.secured_site import prepare
     from halog.cli.shared.certificate_library import check_library
     from halog.config import load_config
-    from halog.embedded.datadir import is_locked
-    from halog.errors import SiteError
 
     check_library()
-    config, path = load_config(config_path), path.absolute()
-    if is_locked(path):
-        raise SiteError(f"a site is already running in {path}: stop it with `halog down --data-dir {path}`")
-    return _Secured(prepare(path, config), config)
+    config = load_config(config_path)
+    return _Secured(prepare(path.absolute(), config), config)
 
 
 def _admit(site: EmbeddedSite, made: _Secured, info: SiteInfo) -> None:

@@ -48,23 +48,22 @@ class SecuredSite(NamedTuple):
 def prepare(data_dir: Path, config: Config) -> SecuredSite:
     """Make what is missing, for the cluster and the nodes of the configuration. SiteError: the directory cannot be a
     site; RefusedError, ConfigError: the certificates there cannot be used."""
+    from halog.certs.directory import CertsDirectory
     from halog.embedded import datadir
 
     datadir.prepare(data_dir)
-    directory = data_dir / DIRECTORY
-    directory.mkdir(mode=0o700, exist_ok=True)
-    certs = directory / "certs"
-    _make_certificates(certs, config)
-    for server in ("kafka", "zookeeper"):
-        _make_password(directory / f"{server}.password")
-    ssl, sasl_ssl, zookeeper = _ports(directory / PORTS)
-    found = SecuredSite(
-        directory,
+    files = CertsDirectory(data_dir / DIRECTORY)
+    certs = files.place("certs")
+    with files.writing():
+        _make_certificates(CertsDirectory(certs), config)
+        _make_passwords(files)
+        ssl, sasl_ssl, zookeeper = _ports(files)
+        _write(files, LINES, _lines(files.path, certs))
+    return SecuredSite(
+        files.path,
         SecureListeners(str(certs), ssl, sasl_ssl, mechanisms=(MECHANISM,), closed=True),
         ZooKeeperTls(zookeeper, str(certs / "zookeeper.pem"), str(certs / "ca.crt"), clients="none"),
     )
-    _write(found.lines, _lines(directory, certs).encode())
-    return found
 
 
 def admit(site: SecuredSite, info: SiteInfo, config: Config) -> None:
@@ -90,15 +89,14 @@ def admit(site: SecuredSite, info: SiteInfo, config: Config) -> None:
     acls.look(access, f"User:{USER}", rights_of("node", config), apply=True)
 
 
-def _make_certificates(certs: Path, config: Config) -> None:
+def _make_certificates(directory: CertsDirectory, config: Config) -> None:
     from halog.certs.authority import Holder
-    from halog.certs.directory import CertsDirectory
     from halog.certs.hosts import host_names
     from halog.certs.identity import HolderIdentity, HolderKind
     from halog.certs.inventory import AUTHORITIES
     from halog.certs.issuance import create_authority
 
-    directory, cluster, now = CertsDirectory(certs), config.cluster.name, dt.datetime.now(dt.UTC)
+    cluster, now = config.cluster.name, dt.datetime.now(dt.UTC)
     if not directory.place(AUTHORITIES).exists():
         create_authority(directory, cluster, now)
     hosts = host_names(["localhost", LOOPBACK])
@@ -120,24 +118,26 @@ def _make_certificate(directory: CertsDirectory, holder: Holder, now: dt.datetim
         create(directory, holder, directory.place(AUTHORITY_KEY), now, overwrite=True)
 
 
-def _make_password(place: Path) -> None:
-    if not place.exists():
-        _write(place, secrets.token_urlsafe(24).encode())
+def _make_passwords(files: CertsDirectory) -> None:
+    for server in ("kafka", "zookeeper"):
+        name = f"{server}.password"
+        if not files.place(name).exists():
+            _write(files, name, secrets.token_urlsafe(24))
 
 
-def _ports(place: Path) -> tuple[int, int, int]:
+def _ports(files: CertsDirectory) -> tuple[int, int, int]:
     """Return the ports of the last start as far as they are free, and remember them."""
     from halog.embedded import ports
 
     try:
-        before = [port for port in json.loads(place.read_bytes()) if isinstance(port, int)]
+        before = [port for port in json.loads(files.place(PORTS).read_bytes()) if isinstance(port, int)]
     except (OSError, ValueError, TypeError):
         before = []
     found = list[int]()
     for number in range(3):
         last = before[number] if number < len(before) else 0
         found.append(last if last and ports.is_free(last) else ports.pick({*before, *found}))
-    _write(place, json.dumps(found).encode())
+    _write(files, PORTS, json.dumps(found))
     return found[0], found[1], found[2]
 
 
@@ -166,12 +166,8 @@ password = {password("zookeeper")}
 """
 
 
-def _write(place: Path, data: bytes) -> None:
-    """Write a file that this user alone may read, whole or not at all."""
-    import os
+def _write(files: CertsDirectory, name: str, text: str) -> None:
+    """Write a file that this user alone may read."""
+    from halog.certs.directory import SECRET_MODE, NewFile
 
-    part = place.with_name(f".{place.name}.part")
-    part.unlink(missing_ok=True)
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-        out.write(data)
-    os.replace(part, place)
+    files.write(NewFile(name, text.encode(), SECRET_MODE))
