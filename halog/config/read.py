@@ -26,7 +26,7 @@ from halog.config.check import operators_problems, problem, shared_addresses
 from halog.config.field_types import hints
 from halog.config.model import Config
 from halog.config.multi_site import here
-from halog.config.security import security_warnings
+from halog.config.security import DAYS, security_warnings
 from halog.config.sites import base_warnings
 from halog.config.static import taken_out
 from halog.errors import ConfigError
@@ -199,7 +199,7 @@ class _Reader:
         return self.scalar(hint, value, where)
 
     def scalar(self, kind: type[Any], value: Any, where: str) -> Any:
-        if kind is str and type(value) is datetime.date:  # TOML has dates of its own, and people write them so
+        if type(value) is datetime.date and where in DAYS:  # TOML has dates of its own, and people write them so
             return value.isoformat()
         if type(value) is not (str if kind is Path else kind):
             return self.wrong(where, f"must be {_KIND_NAMES[kind]}, is {json.dumps(value, default=str)[:80]}")

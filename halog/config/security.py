@@ -30,6 +30,10 @@ LARGEST_TLS_FRAME: Final = 0x16 << 24
 Problems = Iterator[tuple[str, str]]
 
 
+DAYS: Final = frozenset({"security.plaintext_until"})
+"""The keys whose value is a day."""
+
+
 @dataclass(frozen=True)
 class SecurityConfig:
     """`[security]` says how this process shows who it is, and whom it talks to."""

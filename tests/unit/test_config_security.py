@@ -154,3 +154,5 @@ def test_the_day_may_be_a_date_of_toml() -> None:
     moment = datetime.datetime(2027, 6, 30, tzinfo=datetime.UTC)
     said = dict(problems_of(table({"plaintext_until": moment}), "halog.toml"))
     assert "must be a string" in said["security.plaintext_until"]
+    elsewhere = dict(problems_of({**table(None), "cluster": {"name": DAY}}, "halog.toml"))
+    assert "must be a string" in elsewhere["cluster.name"], "it is taken for nothing that it is not"
