@@ -54,6 +54,13 @@ class TolerantDecoder(Generic[T]):
             except msgspec.ValidationError as e:
                 raise e from refused
 
+    def found(self, data: bytes | None) -> T | None:
+        """Return the value; None where there is nothing, or no such JSON."""
+        try:
+            return None if data is None else self.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+
 
 def plain(value: object) -> Any:
     """Return a value as what JSON is made of, with every field that was kept in its place: for people and tools."""

@@ -150,12 +150,7 @@ class Challenging:
 
 
 def _line(found: Versioned | None) -> Challenge | None:
-    if found is None:
-        return None
-    try:
-        return _DECODER.decode(found.data)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return _DECODER.found(None if found is None else found.data)
 
 
 _DECODER = TolerantDecoder(Challenge)

@@ -237,12 +237,7 @@ class DecisionRelay:
 
 
 def _batch(found: Versioned | None) -> DecisionBatch | None:
-    if found is None:
-        return None
-    try:
-        return _DECODER.decode(found.data)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return _DECODER.found(None if found is None else found.data)
 
 
 _DECODER = TolerantDecoder(DecisionBatch)

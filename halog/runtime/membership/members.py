@@ -346,7 +346,7 @@ class Membership:
         if peer is None and why == UNREACHED:  # no evidence that it is no more: its silence will tell
             link.unreached_ms = link.unreached_ms or self.clock()
         elif peer is None:
-            self._refused(link, why)
+            self._address_refuses(link, why)
         elif self.closed:
             peer.close()
         elif broke.is_set():  # its end came before it was ours
@@ -455,7 +455,7 @@ class Membership:
         elif link.refused:
             self._down(link, link.refused)
         else:
-            self._refused(link, BREAKS)
+            self._address_refuses(link, BREAKS)
 
     def broken(self, node: str) -> None:
         """A connection from this member broke: see whether it still answers."""
@@ -488,7 +488,7 @@ class Membership:
 
     # --- what follows ---
 
-    def _refused(self, link: NodeLink, why: str) -> None:
+    def _address_refuses(self, link: NodeLink, why: str) -> None:
         """Take it for down, as its address refuses or breaks connections: this is evidence that its process is no more,
         unless it answers a challenge from now on."""
         link.challenges.refused(self.clock())
