@@ -334,21 +334,23 @@ def test_no_connection_outlives_what_was_shown_for_it_for_long(
         (first,) = lasting._pool._idle[node.address]
         assert lasting.request(node.address, b"2", SOON_S) == b"2"
         assert lasting._pool._idle[node.address] == [first]
+        young = lasting.dial(node.address, SOON_S, lambda _, frame: heard.append(frame), ignore)
+        assert not young.aged
         monkeypatch.setattr(stream, "LIVES_S", 0.2)
-        monkeypatch.setattr(stream, "PATIENCE", 5.0)
-        peer = short.dial(node.address, SOON_S, lambda _, frame: heard.append(frame), lambda _: ended.set())
-        assert not peer.aged
-        peer.send(b"3")
-        wait_for(lambda: heard == [b"3"])
+        monkeypatch.setattr(stream, "PATIENCE", 10_000.0)
+        peer = short.dial(node.address, SOON_S, lambda _, frame: heard.append(frame), ignore)
         wait_for(lambda: peer.aged)
+        peer.send(b"3")  # it is used until another one stands
+        wait_for(lambda: heard == [b"3"])
         assert short.request(node.address, b"4", SOON_S) == b"4"
         (second,) = short._pool._idle[node.address]
         wait_for(lambda: time.monotonic() > second.renewed_at)
         assert short.request(node.address, b"5", SOON_S) == b"5"
         assert short._pool._idle[node.address] != [second]
-        time.sleep(1.2)
+        monkeypatch.setattr(stream, "PATIENCE", 0.0)
+        late = short.dial(node.address, SOON_S, lambda _, frame: heard.append(frame), lambda _: ended.set())
         with suppress(UnreachableError):
-            peer.send(b"6")
+            late.send(b"6")
         assert ended.wait(SOON_S)
         assert heard == [b"3"]
     finally:
