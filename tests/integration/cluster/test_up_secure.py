@@ -65,7 +65,7 @@ def test_a_cluster_lives_on_a_site_that_was_started_secure(tmp_path: Path) -> No
         for node in nodes:
             node.ready(120)
         status = json.loads(halog(tmp_path, "status", "--format", "json").stdout)
-        assert status["result"] == "ok" if "result" in status else status
+        assert (status["ok"], status["nodes"]) == (True, {"A": "up", "B": "up"}), status
         doctor = halog(tmp_path, "doctor").stdout
         assert f"{began['kafka_sasl_ssl']}, 1 broker" in doctor
         assert began["zookeeper_tls"] in doctor
@@ -100,4 +100,5 @@ def test_what_cannot_be_started_secure_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "halog.toml").write_text(TOML)
     refused = halog(tmp_path, "up", "--secure", "--sites", "west,east", "--data-dir", "sites", code=2)
     assert "--secure excludes --sites" in refused.stderr
+    halog(tmp_path, "up", "--secure", "--data-dir", "site", "--kafka-port", "99999", code=2)
     assert os.listdir(tmp_path) == ["halog.toml"]
