@@ -72,7 +72,7 @@ def look(
     """Look which rights the principal lacks, and make their ACLs if `apply`. Each question to a broker waits for
     `timeout_s`. UnauthorizedError: this process may not look at ACLs, or may not make them; RefusedError: the brokers
     have no ACLs; UnreachableError: no broker answers."""
-    admin = kafka_conf.client(AdminClient, access, kafka_conf.common)
+    admin = _client(access)
     _reach(access, admin, timeout_s)
     ask = partial(_ask, access, admin, timeout_s)
     _check_allowed(access, admin, ask)
@@ -85,13 +85,17 @@ def look(
     return after._replace(made=len(report.missing) - len(after.missing))
 
 
+def _client(access: KafkaAccess) -> Any:
+    return kafka_conf.client(AdminClient, access, kafka_conf.common)
+
+
 def _reach(access: KafkaAccess, admin: Any, timeout_s: float) -> None:
     """Raise UnreachableError if no broker answers in time, UnauthorizedError if they let this process not in."""
     try:
         admin.list_topics(timeout=timeout_s)
     except KafkaException as error:
         if access.security.protocol != PLAINTEXT:
-            refusals.prove(access, admin)
+            refusals.prove(access, admin, partial(_client, access))
         raise kafka_conf.unreachable(access, error.args[0], admin) from None
 
 
@@ -116,7 +120,7 @@ def own_lack(access: KafkaAccess, rights: Sequence[KafkaRight], timeout_s: float
     """Return the rights to topics that this process lacks, as the brokers say. They tell nobody of transactional ids,
     or of topics that are not there yet, and of themselves only who may describe them. A topic that may not even be
     described is not told of."""
-    admin = kafka_conf.client(AdminClient, access, kafka_conf.common)
+    admin = _client(access)
     _reach(access, admin, timeout_s)
     named = {
         t: [r for r in rights if r.resource == TOPIC and _names(r, t)]

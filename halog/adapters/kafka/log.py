@@ -66,14 +66,17 @@ class KafkaLog:
     def _clients(self) -> tuple[Any, Topics]:
         with self._lock:
             if self._admin is None or self._topics is None:
-                admin = kafka_conf.client(AdminClient, self.access, kafka_conf.common)
+                admin = self._new_client()
                 if self._unproven:
-                    refusals.prove(self.access, admin)
+                    refusals.prove(self.access, admin, self._new_client)
                     self._unproven = False
                 self._admin = admin
                 self._topics = Topics(self.access, self._admin, self._copies, self._answer_s)
                 self._prepare_soon()
             return self._admin, self._topics
+
+    def _new_client(self) -> Any:
+        return kafka_conf.client(AdminClient, self.access, kafka_conf.common)
 
     def _client_failed(self) -> None:
         """Let go of the client, so that the next caller gets a new one: one that lost every broker may never find one

@@ -10,6 +10,7 @@ import math
 import re
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
@@ -18,11 +19,14 @@ from halog.adapters.kafka.access import KafkaAccess
 from halog.errors import LogAccessError, UnauthorizedError
 
 log = logging.getLogger("halog.kafka")
-LATELY_S: Final = 15.0
-"""A refusal is the reason of what fails within so many seconds: longer than any call waits."""
+LATELY_S: Final = 35.0
+"""A refusal is the reason of what fails within so many seconds: longer than any call waits, and longer than the 30 for
+which a client of librdkafka keeps silent about one that repeats itself."""
 TOLD_S: Final = 60.0
 """The log file has it once in so many seconds."""
 PROVE_S: Final = 5.0
+REPEATED_S: Final = 10.0
+"""So long it looks whether a refusal comes again."""
 ASK_S: Final = 0.5
 SURE_S: Final = 1.0
 """A broker that is going down or coming up may end a handshake: a refusal that lasts so long is one."""
@@ -42,7 +46,7 @@ _ENDED: Final = "SSL handshake failed: Disconnected"
 
 _NOISE: Final = re.compile(
     r"^\w+://\S+: |error:\w+:SSL routines::|: broker certificate could not be verified, .*"
-    r"| \(after \d+ms in state \w+[^)]*\)"
+    r"| \(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)"
 )
 """What differs each time, or is advice for another program."""
 
@@ -87,12 +91,15 @@ def lately(access: KafkaAccess, since: float | None = None, *, sure: bool = Fals
     return None if found is None or found.at < since or found.sure < sure else found.why
 
 
-def prove(access: KafkaAccess, admin: Any) -> None:
+def prove(access: KafkaAccess, admin: Any, another: Callable[[], Any]) -> None:
     """Look whether the brokers let this process in. UnauthorizedError, which says why not. A broker that is away, or
-    just starting, is no refusal: whoever asks it next finds out."""
+    just starting, is no refusal: whoever asks it next finds out. `another` makes another client: one that was refused
+    tells it twice, then it keeps silent."""
     began = time.monotonic()
-    first, until = math.inf, began + PROVE_S
-    while time.monotonic() < until:
+    first, until, renewed = math.inf, began + PROVE_S, False
+    while (now := time.monotonic()) < until:
+        if now >= first + SURE_S and not renewed:
+            admin, renewed = another(), True
         try:
             admin.list_topics(timeout=ASK_S)
             return
@@ -102,7 +109,7 @@ def prove(access: KafkaAccess, admin: Any) -> None:
                 raise UnauthorizedError(denied(access, error.args[0]), address=str(access)) from None
         if first == math.inf and lately(access, began, sure=True) is not None:
             first = time.monotonic()
-            until = first + PROVE_S
+            until = first + REPEATED_S
         why = lately(access, first + SURE_S, sure=True)
         if why is not None:
             raise UnauthorizedError(why, address=str(access))
