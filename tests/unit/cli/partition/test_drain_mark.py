@@ -145,7 +145,7 @@ def test_what_a_plan_has_not_begun_when_a_node_is_drained_is_refused(cluster: An
 
     def drained_behind_the_first(attempt: Attempt[list[str]]) -> list[str]:
         first = next(t for t in cluster.tables() if t.name == "p-0")
-        if first.target is None and "C" in first.node_list:
+        if first.target is None and "C" in first.configured:
             looks.end()
             coordinator = MemoryCoordinator(cluster.tree)
             coordinator.connect(lambda state: None)
