@@ -102,7 +102,7 @@ class Nodes:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     said = os.environ.get("HALOG_TEST_SITE", "embedded")
-    sites = ("embedded", "containers")
+    sites = ("embedded", "closed", "containers")
     parser.addoption("--site", choices=sites, default=said, help="what the integration tests run over")
     lists = "write there which files have tests of nodes, and which have others"
     parser.addoption("--list-files", metavar="FOLDER", type=Path, help=lists)

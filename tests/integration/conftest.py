@@ -1,5 +1,6 @@
-"""What integration tests share: one site for the whole run, embedded or (`--site containers`) three servers of each;
-one Spark session, since a second and a third one would cost ten seconds each."""
+"""What integration tests share: one site for the whole run, embedded, of a broker that allows little (`--site closed`),
+or three servers of each (`--site containers`); one Spark session, since a second and a third one would cost ten seconds
+each."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.closed import ClosedSite
 from tests.integration.site import Site
+from tests.secured import secured_site
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,9 +23,16 @@ def site(request: pytest.FixtureRequest) -> Site:
 
     Shared: a test that hurts a server brings it back (`start_server`, `resume`) before it ends.
     """
-    kind = "container_site" if request.config.getoption("--site") == "containers" else "embedded_site"
-    running: Site = request.getfixturevalue(kind)
+    kind = {"containers": "container_site", "closed": "closed_site"}.get(request.config.getoption("--site"))
+    running: Site = request.getfixturevalue(kind or "embedded_site")
     return running
+
+
+@pytest.fixture(scope="session")
+def closed_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClosedSite]:
+    """One whose broker allows only what an ACL allows."""
+    with secured_site(tmp_path_factory.mktemp("closed-site"), closed=True) as secured:
+        yield ClosedSite(secured)
 
 
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

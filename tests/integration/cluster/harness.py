@@ -26,6 +26,7 @@ from halog.metadata.nodes import NodeInfo
 from halog.runtime.node.open import RunningNode
 from halog.runtime.rpc import frames
 from halog.schema.registry import DEFAULT, Registry
+from tests.integration.closed import CLIENT, NODE, ClosedSite
 from tests.integration.cluster.processes import LIMIT_S, Process, wait
 from tests.integration.site import Site
 
@@ -205,6 +206,8 @@ class Cluster:
         self.helpers: list[Process] = []
         self.toml = self.configuration("halog.toml")
         self._client_toml = self.toml if classes else self.configuration("client.toml", module="tests")
+        if isinstance(site, ClosedSite):
+            site.allow(self.toml)
         self._registry = DEFAULT if classes else Registry()
         self._clients: dict[str, RunningNode] = {}
         self._zk: Any = None
@@ -214,8 +217,13 @@ class Cluster:
         path = self.directory / file
         text = TOML.format(**{**self.values, **changed})
         text += PLAIN if self.addresses else ""
-        path.write_text(text + "".join(f'[nodes.{n}]\ndata_dir = "{n}"\n{self._listens(n)}' for n in self.nodes))
+        text += "".join(f'[nodes.{n}]\ndata_dir = "{n}"\n{self._listens(n)}' for n in self.nodes)
+        path.write_text(self.site.text(text) if isinstance(self.site, ClosedSite) else text)
         return path
+
+    def _file_of(self, user: str, file: Path) -> Path:
+        """The configuration of those who do more, or less, than an operator, where that matters."""
+        return self.site.file_of(user, file) if isinstance(self.site, ClosedSite) else file
 
     def _listens(self, node: str) -> str:
         return f'address = "{self.addresses[node]}"\n' if node in self.addresses else ""
@@ -237,7 +245,8 @@ class Cluster:
     ) -> Process:
         """Start a node without waiting for it. `by`: makes of its module and arguments those of what runs it.
         `source`: of another halog than this one."""
-        argv = ["halog.cli.main", "node", "start", "--config", str(toml or self.toml), "--name", name]
+        file = self._file_of(NODE, toml or self.toml)
+        argv = ["halog.cli.main", "node", "start", "--config", str(file), "--name", name]
         argv += ["--log-level", "info", "--switch-interval-us", "500"]
         with self.inside():
             process = Process(name, self.directory, by(argv), source)
@@ -356,7 +365,8 @@ class Cluster:
     def client(self, name: str = "client") -> RunningNode:
         """A node in no zone, in this process; closed with the cluster."""
         if name not in self._clients:
-            self._clients[name] = halog.node(self._client_toml, name=name, registry=self._registry)
+            toml = self._file_of(CLIENT, self._client_toml)
+            self._clients[name] = halog.node(toml, name=name, registry=self._registry)
         return self._clients[name]
 
     def ask(self, node: str, request: frames.Request, limit_s: float = ANSWERS_S) -> frames.Reply:

@@ -11,11 +11,12 @@ import pytest
 from halog.core.table.migration import left
 from halog.errors import RefusedError
 from tests import forked
+from tests.faults.dying import run_dying
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load
 from tests.integration.cluster.pauses import Control
-from tests.integration.cluster.processes import Process, wait
+from tests.integration.cluster.processes import wait
 from tests.integration.cluster.waits import DIED, MOVED
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.feature("P12")]
@@ -148,10 +149,9 @@ def test_a_plan_is_carried_out_though_the_command_is_killed(make: Make, control:
     """All copies are on A and B; C gets its share under load. The first `apply` dies with kill -9, the next goes on."""
     cluster = without_c(make)
     with Load(cluster.client(), "plan") as load:
-        assert len(run(cluster, "plan", "create")["moves"]) >= 4
-        first = begin(cluster, "plan", "apply", "--at-once", "1")
-        wait(lambda: any(t.target is not None or "C" in t.configured for t in cluster.tables()), "a partition moves")
-        first.kill()
+        planned = run(cluster, "plan", "create")["moves"]
+        assert len(planned) >= 4
+        dies_at_the_second(cluster, planned, "plan", "apply")
         assert {m["state"] for m in run(cluster, "plan", "apply")["moves"]} == {"done"}
         wait(cluster.complete, "every node list is complete")
         load.flows()
@@ -167,20 +167,17 @@ def command(cluster: Cluster, *args: str) -> list[str]:
     return ["halog.cli.main", *args, "--config", str(cluster.toml), "--format", "json"]
 
 
-def begin(cluster: Cluster, *args: str) -> Process:
-    return Process("command", cluster.directory, command(cluster, *args))
+def dies_at_the_second(cluster: Cluster, planned: list[dict[str, Any]], *args: str) -> None:
+    """A command that moves one partition after the other, in front of the second one."""
+    second = rf"\d+ set partitions/{planned[1]['partition']}"
+    ran = run_dying(cluster.directory / "steps", second, command(cluster, *args, "--at-once", "1"))
+    assert ran.died, ran.steps
 
 
 def run(cluster: Cluster, *args: str) -> Any:
     ran = forked.run(command(cluster, *args), timeout=120)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
-
-
-def moves(cluster: Cluster, fewer_than: int) -> bool:
-    """Does a partition move, or has one moved away from C?"""
-    tables = cluster.tables()
-    return any(t.target is not None for t in tables) or sum("C" in t.configured for t in tables) < fewer_than
 
 
 @pytest.mark.feature("X10")
@@ -193,9 +190,7 @@ def test_a_plan_is_rolled_back_under_load_though_the_command_is_killed(make: Mak
         assert Counter(n for t in cluster.tables() for n in t.configured)["C"] == 4
         shown = run(cluster, "plan", "rollback", "--dry-run")
         assert (shown["undoes"], {m["state"] for m in shown["moves"]}) == (plan, {"waiting"})
-        first = begin(cluster, "plan", "rollback", "--at-once", "1")
-        wait(lambda: moves(cluster, fewer_than=4), "a partition moves back")
-        first.kill()
+        dies_at_the_second(cluster, shown["moves"], "plan", "rollback")
         done = run(cluster, "plan", "rollback", plan)
         assert (done["undoes"], {m["state"] for m in done["moves"]}) == (plan, {"done"})
         wait(cluster.complete, "every node list is complete")
