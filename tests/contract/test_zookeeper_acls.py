@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from halog.adapters.zookeeper.access import PLAIN, ZooKeeperAccess
-from halog.adapters.zookeeper.acls import BATCH, look
+from halog.adapters.zookeeper.acls import BATCH, ZnodeRights, ZnodeWalk, look, look_patiently
 from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.cli import main as frame
 from halog.cli.cluster import doctor_checks as checks
-from halog.errors import ZnodeAccessError
+from halog.errors import UnreachableError, ZnodeAccessError
 from tests.contract.rigs_coordinator import States
 from tests.secure_zookeeper import PASSWORD, Certificates, SecureSite, digest
 
@@ -116,10 +116,39 @@ def test_what_was_stopped_half_way_goes_on(secure: SecureSite, run: Run) -> None
     _, left, _ = run("half", "--check")
     assert 0 < left["open"] < NAMES
     c._client.create("/halog/half/records/theirs", b"", acl=digest("other").closed_acl)
-    code, done, _ = run("half", "--apply")
+    code, done, said = run("half", "--apply")
+    assert done is not None, said
     assert (code, done["given"]) == (4, left["open"])
     assert [one["path"] for one in done["wrong"]] == ["/halog/half/records/theirs"]
     assert done["open"] == 0
+    c.close()
+
+
+@pytest.mark.feature("N5")
+def test_a_server_that_falls_silent_is_waited_for(secure: SecureSite) -> None:
+    """The walk is begun anew, and what was set before counts; one that stays silent is told."""
+    user = digest(closed=False)
+    c = opened(secure, "silent", user)
+    for n in range(3):
+        c.create(f"/records/{n}/below", b"")
+
+    class Silent(ZnodeWalk):
+        """Has no answer when it has come to the third batch."""
+
+        def _looked(self, paths: Sequence[str]) -> list[ZnodeRights]:
+            self.batches = getattr(self, "batches", 0) + 1
+            if self.batches == 4:
+                raise UnreachableError("ZooKeeper does not answer")
+            return super()._looked(paths)
+
+    def silent() -> Silent:
+        return Silent(c._client, "/halog/silent", 30)
+
+    walks = iter((silent(), silent(), c.znodes()))
+    found = look_patiently(lambda: next(walks), user.closed_acl, apply=True, progress=lambda *_: None, patience_s=60)
+    assert (found.given, found.open, found.wrong) == (found.znodes - 1, 0, [])
+    with pytest.raises(UnreachableError):
+        look_patiently(silent, user.closed_acl, apply=True, progress=lambda *_: None, patience_s=0.5)
     c.close()
 
 

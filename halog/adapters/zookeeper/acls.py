@@ -6,10 +6,19 @@ data nor versions: nodes that run notice nothing. A walk that was ended half-way
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import ACL
 
@@ -17,6 +26,7 @@ from halog.adapters.zookeeper.access import ALL, WORLD, ZnodeOwner
 from halog.errors import CoordinatorError, UnreachableError
 
 BATCH: Final = 200
+AGAIN_S: Final = 0.2
 SHARED: Final = "/halog"
 """The znode above those of all clusters of a ZooKeeper. It may belong to whoever made it, but not to everybody."""
 
@@ -91,13 +101,21 @@ class ZnodeWalk:
             return GONE
         except NoAuthError:
             return REFUSED
-        except KazooTimeoutError:
-            raise UnreachableError("ZooKeeper does not answer; give the command again, it goes on") from None
+        except _NO_ANSWER as lost:
+            said = f"ZooKeeper does not answer ({type(lost).__name__}); give the command again, it goes on"
+            raise UnreachableError(said) from None
         except KazooException as error:
             said = f"ZooKeeper does not tell: {type(error).__name__}; give the command again, it goes on"
             raise CoordinatorError(said) from None
 
 
+_NO_ANSWER: Final = (
+    ConnectionLoss,
+    ConnectionClosedError,
+    SessionExpiredError,
+    OperationTimeoutError,
+    KazooTimeoutError,
+)
 GONE: Final = "gone"
 REFUSED: Final = "refused"
 
@@ -125,3 +143,27 @@ def look(walk: ZnodeWalk, wanted: Sequence[ACL], *, apply: bool, progress: Progr
         still_open += sum(rights.is_open for rights in left)
         progress(seen, given)
     return ZnodeReport(seen, given, still_open, wrong)
+
+
+def look_patiently(
+    walk: Callable[[], ZnodeWalk], wanted: Sequence[ACL], *, apply: bool, progress: Progress, patience_s: float
+) -> ZnodeReport:
+    """Do the same; where the server falls silent, begin again for as long as that lasts. `walk` makes a new walk.
+    UnreachableError: the server is away for longer. What was set before counts as given."""
+    until, before, given = time.monotonic() + patience_s, 0, 0
+
+    def told(seen: int, set_: int) -> None:
+        nonlocal given
+        given = set_
+        progress(seen, before + set_)
+
+    while True:
+        given = 0
+        try:
+            report = look(walk(), wanted, apply=apply, progress=told)
+            return report._replace(given=before + report.given)
+        except UnreachableError:
+            if time.monotonic() >= until:
+                raise
+        before += given
+        time.sleep(AGAIN_S)
