@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from halog.errors import VersionError
+from halog.errors import UnreachableError, VersionError
 from halog.ports import Coordinator, UnknownResult, Versioned
 
 ATTEMPTS: Final = 10
 """Each fails only because somebody else was quicker, or because an answer was lost."""
+BACK_S: Final = 2.0
+"""A connection that breaks is there again within some 100 ms, where the server lives."""
+LOOK_S: Final = 0.05
 
 
 def write(coordinator: Coordinator, path: str, data: bytes, version: int) -> int:
@@ -57,7 +61,20 @@ def attempts(
         attempt = WriteAttempt(coordinator, path, coordinator.get(path))
         yield attempt
         if synced and attempt.failed:
-            coordinator.sync(path)
+            _sync(coordinator, path, BACK_S if attempt.unanswered else 0.0)
+
+
+def _sync(coordinator: Coordinator, path: str, within_s: float) -> None:
+    """See to it that reads are new enough, once there is a connection again: the one that has lost an answer is being
+    replaced. UnreachableError: it is away for longer."""
+    until = time.monotonic() + within_s
+    while True:
+        try:
+            return coordinator.sync(path)
+        except UnreachableError:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(LOOK_S)
 
 
 def put(coordinator: Coordinator, path: str, made: Callable[[bytes | None], bytes | None]) -> bool:
