@@ -46,6 +46,10 @@ OVERLOADED_S = 0.005
 """Pause while too many commits are in flight, or too few nodes are up: some have been answered, or are back, by
 then."""
 
+ANSWER_S = 0.05
+"""A commit that was refused is not tried again with less time than this: its answer would come too late, and nobody
+would know what was known before."""
+
 
 class Commits:
     """Gives transaction ids and commits, in two ways: waiting for the answer, or being called with it. Thread-safe."""
@@ -126,8 +130,9 @@ class Commits:
                 locked = locked or time.monotonic() + self._asker.locked_of(partition)
                 out = "may_arrive" in e.evidence
                 first, perhaps = first and not out, perhaps or out  # these count whatever ends the next attempt
-                limit = locked if isinstance(e, LockedError) else until
-                self._wait_out(partition, e, limit, doubtful=out or (isinstance(e, ZoneQuorumError) and not first))
+                limit = min(locked, until) if isinstance(e, LockedError) else until
+                doubtful = out or (isinstance(e, ZoneQuorumError) and not first)
+                self._wait_out(partition, e, limit, until - ANSWER_S, doubtful=doubtful)
                 continue
             except OutcomeUnknownError as e:
                 if first and e.evidence.get("expired") and "asked_before" not in e.evidence:
@@ -153,15 +158,18 @@ class Commits:
         if first:
             self._asker.check_level()
 
-    def _wait_out(self, partition: str, error: HalogError, until: float, *, doubtful: bool) -> None:
-        """Sleep a moment if there may be another attempt. Else raise the error of the last one; or, if `doubtful`, that
-        the outcome is unknown: an earlier attempt may still arrive, or whoever refused cannot know."""
-        waits = isinstance(error, OverloadedError | LockedError) or self._waits(partition)
-        if not waits or time.monotonic() >= until:
-            if doubtful:
-                raise perhaps_done(partition, error) from error
-            raise error
-        time.sleep(OVERLOADED_S)
+    def _wait_out(self, partition: str, error: HalogError, until: float, latest: float, *, doubtful: bool) -> None:
+        """Sleep a moment if there may be another attempt: none begins after `latest`, since nobody would hear how it
+        ends. Else raise the error of the last one; or, if `doubtful`, that the outcome is unknown: an earlier attempt
+        may still arrive, or whoever refused cannot know."""
+        if isinstance(error, OverloadedError | LockedError) or self._waits(partition):
+            time.sleep(max(0.0, min(OVERLOADED_S, until - time.monotonic())))
+            if time.monotonic() < min(until, latest):
+                return
+            time.sleep(max(0.0, until - time.monotonic()))
+        if doubtful:
+            raise perhaps_done(partition, error) from error
+        raise error
 
     def _once(self, partition: str, tx: bytes, work: Work, until: float, open_: OpenCommit) -> int | None:
         """Make one attempt, here or elsewhere, and return the lsn. None: this node is active no more and nothing

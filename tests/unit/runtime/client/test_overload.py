@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
+from halog.backend import Work
 from halog.core import results as res
 from halog.errors import HalogError, OverloadedError
+from halog.runtime.client import commits
+from halog.runtime.client.commits import Commits
+from halog.runtime.rpc.request import OpenCommit
 from halog.runtime.rpc.result_errors import to_error
 from halog.runtime.support.keyed_executor import Lanes
 from halog.schema import Registry, managed
@@ -115,6 +119,29 @@ def test_what_is_refused_in_the_end_names_the_limit_and_what_to_do(
     wait_until(lambda: active.runtime.copies[NAME].core.state.chain.state.lsn == lsn, "it is not in the log")
     with active.transaction() as tx:
         assert tx.find(Photo, "c") is None
+
+
+@pytest.mark.parametrize("deadline_ms", [1_000])
+def test_no_attempt_begins_too_late_to_be_answered(
+    limited: tuple[Cluster, str], deadline_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the last one nobody would know what became of it; of those before it is known that nothing happened."""
+    cluster, _ = limited
+    client, left = cluster.client(), list[float]()
+    full(cluster)
+    once = Commits._once
+
+    def noted(self: Commits, partition: str, tx: bytes, work: Work, until: float, open_: OpenCommit) -> int | None:
+        left.append(until - time.monotonic())
+        return once(self, partition, tx, work, until, open_)
+
+    monkeypatch.setattr(Commits, "_once", noted)
+    monkeypatch.setattr(commits, "ANSWER_S", 0.5)
+    began, told = time.monotonic(), list[tuple[str, HalogError | None]]()
+    creates(client, "c", told).join(60)
+    assert isinstance(told[0][1], OverloadedError)
+    assert time.monotonic() - began >= deadline_ms / 1_000
+    assert min(left) > 0.2, left
 
 
 @pytest.mark.parametrize(
