@@ -6,6 +6,7 @@ an ACL need not be there word by word; what matters is whether the operation is 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -30,6 +31,8 @@ from halog.errors import RefusedError, UnauthorizedError
 
 ANYBODY: Final = "User:*"
 ANY_HOST: Final = "*"
+HEARD_S: Final = 5.0
+LOOK_S: Final = 0.1
 
 _KINDS: Final[dict[str, Any]] = {
     TOPIC: ResourceType.TOPIC,
@@ -81,8 +84,17 @@ def look(
         return report
     for future in admin.create_acls([_binding(principal, right) for right in report.missing]).values():
         ask(future)
-    after = _judged(ask(admin.describe_acls(_FILTER)), principal, rights)
+    after = _seen(lambda: _judged(ask(admin.describe_acls(_FILTER)), principal, rights))
     return after._replace(made=len(report.missing) - len(after.missing))
+
+
+def _seen(found: Callable[[], AclReport]) -> AclReport:
+    """Return what the brokers have once they know what was made: the controller takes it, and brokers hear of it some
+    time later. What they do not show in time counts as missing."""
+    until = time.monotonic() + HEARD_S
+    while (after := found()).missing and time.monotonic() < until:
+        time.sleep(LOOK_S)
+    return after
 
 
 def _client(access: KafkaAccess) -> Any:

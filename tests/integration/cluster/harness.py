@@ -221,7 +221,7 @@ class Cluster:
         path.write_text(self.site.text(text) if isinstance(self.site, ClosedSite) else text)
         return path
 
-    def _file_of(self, user: str, file: Path) -> Path:
+    def file_of(self, user: str, file: Path) -> Path:
         """The configuration of those who do more, or less, than an operator, where that matters."""
         return self.site.file_of(user, file) if isinstance(self.site, ClosedSite) else file
 
@@ -245,7 +245,7 @@ class Cluster:
     ) -> Process:
         """Start a node without waiting for it. `by`: makes of its module and arguments those of what runs it.
         `source`: of another halog than this one."""
-        file = self._file_of(NODE, toml or self.toml)
+        file = self.file_of(NODE, toml or self.toml)
         argv = ["halog.cli.main", "node", "start", "--config", str(file), "--name", name]
         argv += ["--log-level", "info", "--switch-interval-us", "500"]
         with self.inside():
@@ -365,7 +365,7 @@ class Cluster:
     def client(self, name: str = "client") -> RunningNode:
         """A node in no zone, in this process; closed with the cluster."""
         if name not in self._clients:
-            toml = self._file_of(CLIENT, self._client_toml)
+            toml = self.file_of(CLIENT, self._client_toml)
             self._clients[name] = halog.node(toml, name=name, registry=self._registry)
         return self._clients[name]
 

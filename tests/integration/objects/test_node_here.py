@@ -10,6 +10,7 @@ import pytest
 
 import halog
 from halog.runtime.node.open import RunningNode
+from tests.integration.closed import NODE
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import wait
 from tests.integration.objects.shop import Shelf
@@ -33,7 +34,7 @@ def both(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
     )
     try:
         cluster.launch("A")
-        with halog.node(cluster.toml, name="B") as node:
+        with halog.node(cluster.file_of(NODE, cluster.toml), name="B") as node:
             cluster.processes["A"].ready()
             wait(cluster.complete, "both host every partition")
             wait(lambda: all(t.active for t in cluster.tables()), "every partition is served")

@@ -113,3 +113,13 @@ def test_each_role_has_its_rights_and_nodes_alone_may_write_logs() -> None:
 def test_a_right_is_read_as_a_sentence() -> None:
     assert str(ALL_TOPICS) == "read of the topic fleet.…"
     assert str(KafkaRight(CLUSTER, EVERY_CLUSTER, False, "describe-configs")) == "describe-configs of the cluster"
+
+
+@pytest.mark.feature("N5")
+def test_what_brokers_hear_of_later_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller takes an ACL before each broker knows it; what never comes counts as missing."""
+    missing, there = acls.AclReport((ONE_TOPIC,), ()), acls.AclReport((), ())
+    answers = iter((missing, missing, there))
+    assert acls._seen(lambda: next(answers)) == there
+    monkeypatch.setattr(acls, "HEARD_S", 0.2)
+    assert acls._seen(lambda: missing) == missing
