@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from halog.adapters.zookeeper.access import PLAIN, ZooKeeperAccess
-from halog.adapters.zookeeper.acls import BATCH, ZnodeRights, ZnodeWalk, look_patiently
+from halog.adapters.zookeeper.acls import BATCH, ZnodeWalk, look
 from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.cli import main as frame
 from halog.cli.cluster import doctor_checks as checks
@@ -111,7 +111,7 @@ def test_what_was_stopped_half_way_goes_on(secure: SecureSite, run: Run) -> None
             raise EndedError
 
     with pytest.raises(EndedError):
-        look_patiently(c.znodes, user.closed_acl, apply=True, progress=ended, patience_s=60)
+        look(c.znodes(60), user.closed_acl, apply=True, progress=ended)
     _, left, _ = run("half", "--check")
     assert 0 < left["open"] < NAMES
     c._client.create("/halog/half/records/theirs", b"", acl=digest("other").closed_acl)
@@ -125,29 +125,33 @@ def test_what_was_stopped_half_way_goes_on(secure: SecureSite, run: Run) -> None
 
 @pytest.mark.feature("N5")
 def test_a_server_that_falls_silent_is_waited_for(secure: SecureSite) -> None:
-    """The walk is begun anew, and what was set before counts; one that stays silent is told."""
+    """Under any batch, and nothing is done twice or left out; one that stays silent is told."""
     user = digest(closed=False)
     c = opened(secure, "silent", user)
     for n in range(3):
         c.create(f"/records/{n}/below", b"")
 
     class Silent(ZnodeWalk):
-        """Has no answer when it has come to the third batch."""
+        """Has no answer some times before each that it has; `for_good`: none any more behind the second."""
 
-        def _looked(self, paths: Sequence[str]) -> list[ZnodeRights]:
-            self.batches = getattr(self, "batches", 0) + 1
-            if self.batches == 4:
+        asked = 0
+        for_good = False
+
+        def _answer(self, asked: Any) -> Any:
+            answer = super()._answer(asked)
+            self.asked += 1
+            if self.asked % 7 == 3 or (self.for_good and self.asked > 2):
                 raise UnreachableError("ZooKeeper does not answer")
-            return super()._looked(paths)
+            return answer
 
-    def silent() -> Silent:
-        return Silent(c._client, "/halog/silent", 30)
-
-    walks = iter((silent(), silent(), c.znodes()))
-    found = look_patiently(lambda: next(walks), user.closed_acl, apply=True, progress=lambda *_: None, patience_s=60)
+    walk = Silent(c._client, "/halog/silent", 30, 60)
+    found = look(walk, user.closed_acl, apply=True, progress=lambda *_: None)
     assert (found.given, found.open, found.wrong) == (found.znodes - 1, 0, [])
+    assert found == look(c.znodes(), user.closed_acl, apply=False, progress=lambda *_: None)._replace(given=found.given)
+    silent = Silent(c._client, "/halog/silent", 30, 0.5)
+    silent.for_good = True
     with pytest.raises(UnreachableError):
-        look_patiently(silent, user.closed_acl, apply=True, progress=lambda *_: None, patience_s=0.5)
+        look(silent, user.closed_acl, apply=True, progress=lambda *_: None)
     c.close()
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kazoo.exceptions import (
     ConnectionClosedError,
@@ -27,6 +28,8 @@ from halog.errors import CoordinatorError, UnreachableError
 
 BATCH: Final = 200
 AGAIN_S: Final = 0.2
+"""Between two attempts at a batch, where the server falls silent."""
+T = TypeVar("T")
 SHARED: Final = "/halog"
 """The znode above those of all clusters of a ZooKeeper. It may belong to whoever made it, but not to everybody."""
 
@@ -62,32 +65,52 @@ def _told(entry: ACL) -> str:
 
 
 class ZnodeWalk:
-    """A `ZnodeWalk` goes over all znodes of a cluster, and the one above them. `client`: kazoo's, connected."""
+    """A `ZnodeWalk` goes over all znodes of a cluster, and the one above them. `client`: kazoo's, connected. Where
+    the server falls silent, a batch is asked for again for `patience_s`, then that is an UnreachableError."""
 
-    def __init__(self, client: Any, root: str, within_s: float) -> None:
+    def __init__(self, client: Any, root: str, within_s: float, patience_s: float = 0.0) -> None:
         self._client = client
         self._root = root
         self._within_s = within_s
+        self._patience_s = patience_s
 
     def rights(self) -> Iterator[list[ZnodeRights]]:
         """Yield them in batches. What goes meanwhile is left out; what comes may be."""
-        yield self._looked([SHARED])
+        yield self._patiently(partial(self._looked, [SHARED]))
         level = [self._root]
         while level:
             below = list[str]()
             for first in range(0, len(level), BATCH):
                 paths = level[first : first + BATCH]
-                asked = [self._client.get_children_async(path) for path in paths]
-                found = self._looked(paths)
-                for path, names in zip(paths, map(self._answer, asked), strict=True):
-                    below += [f"{path}/{name}" for name in names if isinstance(names, list)]
+                found, names = self._patiently(partial(self._looked_below, paths))
+                below += names
                 yield found
             level = below
 
     def give(self, paths: Sequence[str], wanted: Sequence[ACL]) -> list[str]:
         """Set the ACL of znodes; return those that belong to somebody else."""
-        asked = [self._client.set_acls_async(path, list(wanted)) for path in paths]
+        return self._patiently(partial(self._given, paths, list(wanted)))
+
+    def _patiently(self, batch: Callable[[], T]) -> T:
+        until = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return batch()
+            except UnreachableError:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(AGAIN_S)
+
+    def _given(self, paths: Sequence[str], wanted: list[ACL]) -> list[str]:
+        asked = [self._client.set_acls_async(path, wanted) for path in paths]
         return [path for path, done in zip(paths, map(self._answer, asked), strict=True) if done == REFUSED]
+
+    def _looked_below(self, paths: Sequence[str]) -> tuple[list[ZnodeRights], list[str]]:
+        """Return also the paths of what is below these."""
+        asked = [self._client.get_children_async(path) for path in paths]
+        found = self._looked(paths)
+        answers = zip(paths, map(self._answer, asked), strict=True)
+        return found, [f"{path}/{name}" for path, names in answers if isinstance(names, list) for name in names]
 
     def _looked(self, paths: Sequence[str]) -> list[ZnodeRights]:
         asked = [self._client.get_acls_async(path) for path in paths]
@@ -143,27 +166,3 @@ def look(walk: ZnodeWalk, wanted: Sequence[ACL], *, apply: bool, progress: Progr
         still_open += sum(rights.is_open for rights in left)
         progress(seen, given)
     return ZnodeReport(seen, given, still_open, wrong)
-
-
-def look_patiently(
-    walk: Callable[[], ZnodeWalk], wanted: Sequence[ACL], *, apply: bool, progress: Progress, patience_s: float
-) -> ZnodeReport:
-    """Do the same; where the server falls silent, begin again for as long as that lasts. `walk` makes a new walk.
-    UnreachableError: the server is away for longer. What was set before counts as given."""
-    until, before, given = time.monotonic() + patience_s, 0, 0
-
-    def told(seen: int, set_: int) -> None:
-        nonlocal given
-        given = set_
-        progress(seen, before + set_)
-
-    while True:
-        given = 0
-        try:
-            report = look(walk(), wanted, apply=apply, progress=told)
-            return report._replace(given=before + report.given)
-        except UnreachableError:
-            if time.monotonic() >= until:
-                raise
-        before += given
-        time.sleep(AGAIN_S)

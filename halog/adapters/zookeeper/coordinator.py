@@ -311,10 +311,11 @@ class ZkCoordinator:
         if self._dispatch is not None:
             self._dispatch.put(job)
 
-    def znodes(self) -> ZnodeWalk:
-        """Return a walk over the cluster's znodes, for commands that look at who may use them."""
+    def znodes(self, patience_s: float = 0.0) -> ZnodeWalk:
+        """Return a walk over the cluster's znodes, for commands that look at who may use them. `patience_s`: how long
+        each step waits for a server that falls silent."""
         self._ready()
-        return ZnodeWalk(self._client, self._root, self._answer_s)
+        return ZnodeWalk(self._client, self._root, self._answer_s, patience_s)
 
     # ---- writes
 

@@ -92,7 +92,7 @@ def _summary(report: ZnodeReport, wanted: str, *, closed: bool) -> str:
 
 def _walk(config: Config, access: ZooKeeperAccess, timeout_s: float, *, apply: bool) -> ZnodeReport:
     """Connect, and look until a walk finds nothing more to set."""
-    from halog.adapters.zookeeper.acls import look_patiently
+    from halog.adapters.zookeeper.acls import look
     from halog.adapters.zookeeper.coordinator import ZkCoordinator
     from halog.errors import AvailabilityError, RefusedError
     from halog.runtime.node.wiring import addresses
@@ -116,7 +116,7 @@ def _walk(config: Config, access: ZooKeeperAccess, timeout_s: float, *, apply: b
             )
         wanted, given = access.acl, 0
         for _ in range(ROUNDS):
-            report = look_patiently(coordinator.znodes, wanted, apply=apply, progress=_Progress(), patience_s=timeout_s)
+            report = look(coordinator.znodes(timeout_s), wanted, apply=apply, progress=_Progress())
             given += report.given
             if not report.given:
                 break
