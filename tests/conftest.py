@@ -1,4 +1,4 @@
-"""Every test run: the `feature` marker, the outcomes `make features` is made from, and the two sites (`--site`).
+"""Every test run: the `feature` marker, the outcomes `make features` is made from, and the sites (`--site`).
 
 `@pytest.mark.feature("P1", "R1")` names the mission's ids a test proves, at most three; a wrong one stops the run.
 """

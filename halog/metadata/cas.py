@@ -14,6 +14,7 @@ ATTEMPTS: Final = 10
 BACK_S: Final = 2.0
 """A connection that breaks is there again within some 100 ms, where the server lives."""
 LOOK_S: Final = 0.05
+"""Between looks whether it is."""
 
 
 def write(coordinator: Coordinator, path: str, data: bytes, version: int) -> int:
@@ -55,12 +56,12 @@ def attempts(
     coordinator: Coordinator, path: str, most: int = ATTEMPTS, *, synced: bool = True
 ) -> Iterator[WriteAttempt]:
     """Yield attempts at changing a znode, for the caller to end once one has written it, or is not to. `synced`: look
-    again only once reads are as new as the failure. Where they end by themselves, others were quicker each time, or no
-    answer came."""
+    again only once reads are as new as the failure; where no answer came that is waited for in any case. Where they end
+    by themselves, others were quicker each time, or no answer came."""
     for _ in range(most):
         attempt = WriteAttempt(coordinator, path, coordinator.get(path))
         yield attempt
-        if synced and attempt.failed:
+        if attempt.unanswered or (synced and attempt.failed):
             _sync(coordinator, path, BACK_S if attempt.unanswered else 0.0)
 
 

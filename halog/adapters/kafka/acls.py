@@ -32,6 +32,7 @@ from halog.errors import RefusedError, UnauthorizedError
 ANYBODY: Final = "User:*"
 ANY_HOST: Final = "*"
 HEARD_S: Final = 5.0
+"""Until brokers have heard of what the controller took."""
 LOOK_S: Final = 0.1
 
 _KINDS: Final[dict[str, Any]] = {
