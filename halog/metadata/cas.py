@@ -56,12 +56,12 @@ def attempts(
     coordinator: Coordinator, path: str, most: int = ATTEMPTS, *, synced: bool = True
 ) -> Iterator[WriteAttempt]:
     """Yield attempts at changing a znode, for the caller to end once one has written it, or is not to. `synced`: look
-    again only once reads are as new as the failure; where no answer came that is waited for in any case. Where they end
-    by themselves, others were quicker each time, or no answer came."""
+    again only once reads are as new as the failure. Where they end by themselves, others were quicker each time, or no
+    answer came."""
     for _ in range(most):
         attempt = WriteAttempt(coordinator, path, coordinator.get(path))
         yield attempt
-        if attempt.unanswered or (synced and attempt.failed):
+        if synced and attempt.failed:
             _sync(coordinator, path, BACK_S if attempt.unanswered else 0.0)
 
 

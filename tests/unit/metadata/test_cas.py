@@ -40,19 +40,6 @@ def test_a_connection_that_broke_under_a_write_is_waited_for(coordinator: Memory
 
 
 @pytest.mark.feature("O3")
-def test_so_it_is_by_who_needs_no_newer_read(coordinator: MemoryCoordinator) -> None:
-    with (
-        coordinator.faults.fail("set", UnknownResult("no answer"), lands=False, times=1),
-        coordinator.faults.fail("sync", UnreachableError("not connected"), times=3) as away,
-    ):
-        assert cas.put(coordinator, "n", lambda _: b"1")
-        assert away.ended
-    found = coordinator.get("n")
-    assert found is not None
-    assert found.data == b"1"
-
-
-@pytest.mark.feature("O3")
 def test_one_that_stays_away_is_told(coordinator: MemoryCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cas, "BACK_S", 0.1)
     with (
